@@ -3,9 +3,10 @@
     variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-A name without a value gets the value in its line. The file is replaced in one step. It contains
-secrets, so a new file is only for its owner. An existing file keeps its owner and group, and nobody
-else may read it. Leaves out: the meaning of values (`load.py`). No mistake quotes a value.
+A name without a value gets the value in the name's line. The file is replaced in one step. It
+contains secrets, so only its owner may read a new file. An existing file keeps its owner and group,
+and nobody else may read it. Leaves out: the meaning of values (`load.py`). No mistake quotes a
+value.
 """
 
 import difflib
@@ -51,13 +52,13 @@ class SettingsReading:
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
-        """Report a problem. Its message is the variable's name, followed by the sentence."""
+        """Report a problem. Its message has the variable's name, then the sentence."""
         sentences = self.problems.setdefault(variable, [])
         if sentence not in sentences:
             sentences.append(sentence)
 
     def only_in_sandbox(self, variable: str, sentence: str) -> None:
-        """Report a problem in a live environment, and a warning elsewhere."""
+        """Report a problem in a live environment, or a warning in any other."""
         if self.live:
             self.problem(variable, sentence)
         else:
@@ -83,17 +84,15 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """Return a stranger's name made safe to print: ASCII, at most 100 characters."""
+    """Return a name from outside made safe to print: ASCII, at most 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 
 def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
-    """Return the known variables by upper-case name. The environment overrides the file.
-
-    An empty value counts as not given. For a secret it is a mistake.
-    """
+    """Return the known variables by upper-case name. The environment overrides the file. An empty
+    value counts as not given, except for a secret, where it is a mistake."""
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()
     from_file = _ours(_dotenv(Path(path), reading), reading) if path else {}
@@ -169,7 +168,7 @@ def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
 
 
 def secrets_in(text: str) -> list[str]:
-    """Split a text into its lines. A PEM block stays whole."""
+    """Split a text into its lines. A PEM block is not split."""
     return [found.group().strip() for found in _ONE_SECRET.finditer(text)]
 
 
@@ -223,7 +222,7 @@ class SettingsPlan:
     """Result of comparing a file with wanted settings, by names of variables.
 
     values     values of the file as planned; never shown
-    differing  names with another value in the file; if there are any, nothing may be written
+    differing  names that have another value in the file; if there are any, nothing may be written
     """
 
     added: tuple[str, ...]
@@ -267,12 +266,9 @@ def plan_settings(
 
 
 def write_plan(path: Path, plan: SettingsPlan) -> None:
-    """Replace the file by the planned content.
-
-    A new file has mode 0600. An existing one keeps owner, group and mode, without the permissions
-    of others. Raises ConfigurationError if the file has changed meanwhile, another command is
-    writing it, or it cannot be written.
-    """
+    """Replace the file with the planned content. A new file has mode 0600. An existing file keeps
+    owner, group and mode, but loses the permissions of others. Raises ConfigurationError if the
+    file has changed meanwhile, another command is writing it, or it cannot be written."""
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
     try:

@@ -1,4 +1,4 @@
-"""Checks of the database file's place: its file system, its folder, and who may use it."""
+"""Checks where the database file is: its file system, its folder, and who may use it."""
 
 import re
 import stat
@@ -36,10 +36,10 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def filesystem_kind(path: Path, table: str) -> str:
-    """Return the kind of the file system of a path, even if it doesn't exist; "" if unknown.
+    """Return the kind of the file system of a path, even if the path doesn't exist; "" if unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, …; of several that match, the last
-           counts
+    table  lines of /proc/self/mounts: device, mount point, kind, …; if several match, the last
+        counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():
@@ -106,7 +106,7 @@ _OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
 
 
 def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
-    """Check the place of the database, for a process that serves from an SQLite file."""
+    """Check where the database file is, for a process that serves from an SQLite file."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
         return

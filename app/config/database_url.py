@@ -41,7 +41,7 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """Return the scheme if it cannot contain a secret."""
+    """Return the scheme of a URL if it cannot contain a secret, else a neutral text."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 

@@ -1,8 +1,8 @@
 """Loads the settings once, checks them together, and reports every mistake at once.
 
 A mistake states the variable, what is wrong, and what would be right. It never states a value,
-since any could be a secret in the wrong place. Small functions in one tuple check secrets, and
-settings that depend on each other. A check that needs a setting with a reported mistake reports
+because any value could be a secret in the wrong place. Small functions in one tuple check secrets,
+and settings that depend on each other. A check that needs a setting with a reported mistake reports
 nothing.
 """
 
@@ -102,7 +102,8 @@ _SECRETS_OF_SECTIONS: Final = (
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Fill in secrets from their files. An only source becomes the source of the sessions."""
+    """Fill in secrets from their files. If there is only one source, it receives the sessions'
+    webhooks."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -120,10 +121,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong ones, and leave them at their defaults.
-
-    With the defaults, the checks of several settings can still find their own problems.
-    """
+    """Validate the settings. Report wrong settings, and use their defaults. With the defaults, the
+    checks of several settings can still find their own problems."""
     try:
         return Settings(**tree)
     except ValidationError as error:
@@ -138,7 +137,8 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return what would be right, in our words. Pydantic's message may contain the value."""
+    """Return what would be right, in our words, because pydantic's message may contain the
+    value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -194,7 +194,7 @@ def _secrets_of_a_source_are_different_and_no_paths(
 
 
 def _bare(secret: str) -> str:
-    """Return a secret without the optional parts around it."""
+    """Return a secret without its optional prefix and padding."""
     return secret.strip().removeprefix("whsec_").rstrip("=")
 
 
@@ -261,7 +261,7 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Check that others cannot write or replace settings files, which name the secrets."""
+    """Check that others cannot write or replace settings files and files of secrets."""
     files = {CONFIG: reading.config_file}
     for name, source in settings.sources.items():
         files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file
@@ -281,7 +281,8 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether group or others may write. In a sticky folder they can't replace a file."""
+    """Return whether group or others may write a path. A sticky folder counts as safe, because
+    others cannot replace files in it."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -514,7 +515,7 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
 
 
 def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
-    """Report addresses that are also the place where another source takes its deliveries."""
+    """Report secret addresses of a source that are equal to the name of another source."""
     for name, source in settings.sources.items():
         for end in source.address:
             if end.get_secret_value() in settings.sources.keys() - {name}:

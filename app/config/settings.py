@@ -85,10 +85,8 @@ def listed(value: Any) -> Any:
 
 
 class DatedSecret(SecretStr):
-    """Secret that may expire, `SECRET until 2026-12-01T00:00:00Z`; `until` is None for never.
-
-    Creating one raises ValueError for an end that is no RFC 3339 moment in UTC.
-    """
+    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if it never
+    does. Creating a DatedSecret raises ValueError if the end is not an RFC 3339 moment in UTC."""
 
     def __init__(self, secret_value: str) -> None:
         secret, word, end = secret_value.rpartition(" until ")
@@ -100,7 +98,7 @@ class DatedSecret(SecretStr):
 
 
 def secrets(value: Any) -> Any:
-    """Parse a list of secrets as `listed` does, each with its end. Raises ValueError."""
+    """Parse a list of secrets as `listed` does, each with its expiry. Raises ValueError."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -108,7 +106,8 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse addresses as `secrets` does. Raises ValueError for one that cannot end a path."""
+    """Parse addresses as `secrets` does. Raises ValueError for an address that cannot end a
+    path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -127,10 +126,8 @@ def named(value: Any) -> Any:
 
 
 def accounts(value: Any) -> Any:
-    """Parse the name of an account or payment method, or a JSON list of names.
-
-    Raises ValueError for one that is empty or has surrounding spaces.
-    """
+    """Parse the name of an account or payment method, or a JSON list of names. Raises ValueError
+    for a name that is empty or has surrounding spaces."""
     if not isinstance(value, str):
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
@@ -144,10 +141,8 @@ MAX_ONLY: Final = 20
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object: members, each with the values that our shop's payments have.
-
-    Raises ValueError.
-    """
+    """Parse a JSON object: names of members, each with the values that payments of our shop have.
+    Raises ValueError."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -166,7 +161,7 @@ def only(value: Any) -> Any:
 
 
 def _object_in(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object. Return None where the text is none."""
+    """Parse a JSON object. Return None if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -175,11 +170,9 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def networks(value: Any) -> Any:
-    """Parse IP addresses or networks of proxies. Raises ValueError, also for too wide a network.
-
-    A proxy that is not listed counts as the sender, whose address cannot be forged. `*` would let
-    every sender choose its address.
-    """
+    """Parse IP addresses or networks of proxies. Raises ValueError, also if a network is too wide.
+    A proxy that is not listed counts as the sender, and its address cannot be forged. `*` would let
+    every sender choose its address."""
     found = []
     for text in filter(None, listed(value)):
         if text == "*":
@@ -214,10 +207,8 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an http or https URL to call. Its path and query stay.
-
-    Raises ValueError if it has no host, or has a user or a fragment.
-    """
+    """Validate an http or https URL to call. The path and query are kept. Raises ValueError if it
+    has no host, or has a user or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -234,8 +225,8 @@ def _lower_scheme(parts: SplitResult, value: str) -> str:
 
 
 def public_url(value: Any) -> Any:
-    """Validate as `base_url` does, or an empty value.
-    Also raises ValueError for a source's address."""
+    """Validate a URL as `base_url` does, or an empty value. Also raises ValueError for the address
+    of a source."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -256,8 +247,8 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate as `base_url` does; the URL must be https or on this machine. Raises ValueError.
-    A slash at its end stays, because the provider's tokens state exactly this text."""
+    """Validate a URL as `base_url` does; it must be https or on this machine. Raises ValueError. A
+    slash at the end is kept, because the provider's tokens state exactly this text."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -284,8 +275,8 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list of texts without blanks, as `listed` does.
-    Raises ValueError for an invalid one."""
+    """Parse a list of words without blanks, as `listed` does. Raises ValueError for an invalid
+    word."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without spaces, separated by commas")
@@ -759,8 +750,8 @@ class Settings(BaseModel):
 
     @property
     def profile_files(self) -> Mapping[str, str]:
-        """Return the texts of the merchant's own profiles by path.
-        A service reads each only once."""
+        """Return the texts of the merchant's own profiles by path. A service reads each file only
+        once."""
         return self._profile_files
 
     def _beside_database(self, ending: str) -> Path | None:
@@ -769,25 +760,27 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """Return the path of the phone key: as set, else beside the database, else in `var`."""
+        """Return the path of the phone key: the setting, or else beside the database, or else in
+        `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """Return the path of the evidence key: as set, else beside the database, else in `var`."""
+        """Return the path of the evidence key: the setting, or else beside the database, or else in
+        `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 
     @property
     def erasure_journal_path(self) -> Path | None:
-        """Return the path of the erasure journal: as set, else beside the database.
-        Return None on PostgreSQL without a setting."""
+        """Return the path of the erasure journal: the setting, or else beside the database. Return
+        None on PostgreSQL without the setting."""
         return self.erasure_journal or self._beside_database("erasures")
 
     def for_copy(self, database_url: str) -> Settings:
-        """Return the settings of a copy of the database.
-        Its keys and journal are where the database's own are."""
+        """Return the settings of a copy of the database. The copy uses the keys and the journal of
+        the database itself."""
         return self.model_copy(
             update={
                 "database_url": database_url,
@@ -804,7 +797,7 @@ class Settings(BaseModel):
 
     @property
     def requires_order_record(self) -> bool:
-        """Return whether an order needs the shop's own price, which is the default in live."""
+        """Return whether an order needs the shop's own price. By default it does in live."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 

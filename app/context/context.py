@@ -1,7 +1,7 @@
 """The context of an operation: settings, the open database, the merchant's policy, the one clock.
 
 The command line, the API and the console hold an AppContext and pass it to operations. `Work` runs
-one elsewhere: in a separate process, with a separate context.
+an operation elsewhere: in a separate process, with a separate context.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """One open database, used with one policy and one clock.
-    Objects that are built from the settings are built when they are first needed."""
+    """One open database, used with one policy and one clock. Objects that are built from the
+    settings are built when they are first needed."""
 
     settings: Settings
     database: Database
@@ -40,21 +40,21 @@ class AppContext:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """Return every configured source.
-        Raises ConfigurationError with the mistakes of all of them."""
+        """Return every configured source. Raises ConfigurationError with the mistakes of all
+        sources."""
         from app.providers.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key of phone digests. None: numbers are neither stored nor found.
-        Raises ConfigurationError if its file cannot be read."""
+        """Return the key of phone digests; None means that numbers are neither stored nor found.
+        Raises ConfigurationError if the key's file cannot be read."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
     def countries(self) -> frozenset[str]:
-        """Return the calling codes of the customers' countries, by settings and profiles."""
+        """Return the calling codes of the customers' countries, from settings and profiles."""
         named = {each.profile.customer.country or "" for each in self.sources.values()}
         return frozenset(filter(None, {self.settings.phone_country, *named}))
 
@@ -79,7 +79,7 @@ Result = TypeVar("Result")
 
 
 class Work(Protocol):
-    """Runs one use case after another."""
+    """Runner of one use case after another."""
 
     async def __call__(
         self,
@@ -87,16 +87,14 @@ class Work(Protocol):
         *args: Words.args,
         **words: Words.kwargs,
     ) -> Result:
-        """Call a function of a module, whose arguments and result can be pickled.
-
-        Raises UsageError, NotFoundError or UnreachableError as the function does, UsageError for
-        any other error of ours, and UnreachableError where its process died or took too long.
-        """
+        """Call a function of a module, whose arguments and result can be pickled. Raises
+        UsageError, NotFoundError or UnreachableError if the function raises it, and UsageError for
+        any other error of ours. Raises UnreachableError if the process died or took too long."""
         ...
 
 
 class Elsewhere(Protocol):
-    """Creates `Work` that runs use cases in separate processes."""
+    """Factory of `Work` that runs use cases in separate processes."""
 
     def __call__(
         self,
@@ -109,9 +107,9 @@ class Elsewhere(Protocol):
     ) -> Work:
         """Return `Work` that runs up to `at_once` use cases at the same time.
 
-        purpose   what each process opens the database for
-        died      message where a process ended too early
+        purpose   purpose for which each process opens the database
+        died      message if a process ended too early
         most_s    seconds that a use case may take; None: no limit
-        too_long  message where a use case took longer
+        too_long  message if a use case took longer
         """
         ...

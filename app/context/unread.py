@@ -1,4 +1,4 @@
-"""Accepted deliveries that are not read yet, for rooms to the right of `receiving/`."""
+"""Accepted deliveries that are not read yet, for rooms that may not import `receiving/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Unread records except those set aside: number, bytes, and the oldest and newest arrival.
+    """Unread records, without set-aside ones: number, bytes, and the oldest and newest arrival.
 
     copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """
@@ -23,7 +23,7 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Return whether a fast clock dated some of the backlog later than now."""
+        """Return whether a fast clock dated part of the backlog later than now."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
@@ -56,15 +56,17 @@ class UnreadInbox(Protocol):
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the backlog as `backlog` does, and the last row number of each kind by now."""
+        """Return the backlog as `backlog` does, and the present last row numbers of table and
+        file."""
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the bytes, in an SQLite database's inbox, that were read and not deleted yet."""
+        """Return the bytes of read rows that are not deleted yet from an SQLite database's
+        inbox."""
         ...
 
     async def tidy(self) -> bool:
-        """Delete everything that was read from the inbox. Return False if time ran out."""
+        """Delete all read rows from the inbox. Return False if this was not done in time."""
         ...
 
     async def damage(self) -> list[str]:
@@ -72,4 +74,4 @@ class UnreadInbox(Protocol):
         ...
 
     async def rewrite(self) -> None:
-        """Rewrite the inbox's own file, so that nothing deleted is left in it."""
+        """Rewrite the inbox's own file, so that no deleted content is left in it."""

@@ -1,4 +1,5 @@
-"""Alarms that the watchdog raises while something is wrong that nobody else would report."""
+"""Alarms of the watchdog: each is raised while something is wrong that nothing else would
+report."""
 
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ class Alarm:
     reason    a code, for the log
     sentence  for people: what is wrong, where, and what to do
     pressing  whether something is certainly wrong; otherwise a person must judge
-    since     when it began, if known
+    since     when the problem began; None if unknown
     """
 
     reason: str

@@ -1,10 +1,10 @@
 """CSV for spreadsheets in which text never becomes a formula. All CSV of this program is made here.
 
-A spreadsheet may split a line in unintended places. One that is set to semicolons splits
-`"x;=1+1"`, since it recognizes a quotation mark only at the start of a cell, and takes the second
-half for a formula. The same happens at a tab, and at a line break inside a cell. So no part of a
-text between such separators may begin like a formula. A comma is one in a line with another
-separator, and only there.
+A spreadsheet may split a line in unintended places. A spreadsheet program that is set to semicolons
+splits `"x;=1+1"`, because it recognizes a quotation mark only at the start of a cell. It takes the
+second half for a formula. The same happens at a tab, and at a line break inside a cell. So no part
+of a text between such separators may begin like a formula. A comma counts as a separator only in a
+line with another separator.
 
 A file for a person begins with a byte order mark: without it Excel takes UTF-8 for an old encoding.
 CSV that a program reads from a pipe has none.
@@ -71,10 +71,8 @@ def cell_text(cell: str) -> str:
 
 def csv_line(cells: Iterable[str], separator: str = ",") -> str:
     """Join cells into a CSV line (RFC 4180) with its line end. Cells with separators are quoted.
-
-    Other people's texts must have gone through `safe_cell`. With another separator than a comma,
-    `'` also precedes a formula after a comma, which `cell_text` does not reverse.
-    """
+    Texts from other people must have passed through `safe_cell`. If the separator is not a comma,
+    `'` also precedes a formula after a comma, which `cell_text` does not reverse."""
     if separator != ",":
         cells = (_FORMULA_AFTER_COMMA.sub(f",{_MARK}", cell) for cell in cells)
     return (

@@ -6,9 +6,9 @@
     read JSON or bytes, up to a size              ◀─  answer: a result, and how it ended
     kill it when its time is up, or the caller is canceled
 
-The function may read hostile data, so the child counts as hostile once the function runs. Its
-answer is never unpickled, and the only text passed on is the sentence of one of our own errors. The
-child can still read files and reach the network like this process.
+The function may read hostile data, so the child counts as hostile once the function runs. The
+child's answer is never unpickled, and the only text passed on is the sentence of one of our own
+errors. The child can still read files and reach the network like this process.
 """
 
 import asyncio
@@ -63,9 +63,9 @@ _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableErr
 class ChildLimits:
     """Limits of a child.
 
-    memory_mib   address space, with about 50 MiB of the interpreter and all that is imported
+    memory_mib   address space, including about 50 MiB of the interpreter and all imports
     processor_s  whole seconds of processor time
-    duration_s   seconds from its start to its answer
+    duration_s   seconds from the start of the child to its answer
     result_mib   size of the answer
     """
 
@@ -79,7 +79,8 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """A child gave no result: it exceeded a limit, died, or the function has a fault."""
+    """Error: a child gave no result, because it exceeded a limit, died, or the function has a
+    fault."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -87,13 +88,13 @@ class ChildStopped(TallyhookError):
 
 
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
-    """Call `work(*values)` in a child process and return its result. While there are AT_ONCE
-    children, wait until one has ended.
+    """Call `work(*values)` in a child process and return its result. While AT_ONCE children are
+    running, wait until one has ended.
 
-    `work` is a function of a module, which the child imports. Its values must be picklable. The
-    result is bytes or a JSON value; a tuple comes back as a list.
+    `work` is a function of a module, which the child imports. The values must be picklable. The
+    result is bytes or a JSON value; a tuple is returned as a list.
 
-    Raises the UsageError, NotFoundError or UnreachableError that the function raises, and
+    Raises UsageError, NotFoundError or UnreachableError if the function raises it, and
     ChildStopped.
     """
     request, answer = _request(work, values), BytesIO()
@@ -116,11 +117,9 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
 def write_from_child(
     work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: IO[bytes]
 ) -> None:
-    """Write the bytes that the generator `work(*values)` yields in a child process to a file.
-
-    Blocks the thread, so it is for processes that serve nobody meanwhile. Raises the errors of
-    `run_in_child`; the file is then incomplete.
-    """
+    """Run the generator `work(*values)` in a child process, and write the bytes that it yields to a
+    file. Blocks the thread, so it is for processes that serve nobody meanwhile. Raises the errors
+    of `run_in_child`; the file is then incomplete."""
     head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)
 
@@ -190,7 +189,7 @@ def _until(end: float) -> float:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child with everything that it started."""
+    """Kill a child and all processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -263,8 +262,8 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit for good. The hard limit is set `beyond` higher than the soft limit. A
-    limit that is already lower stays."""
+    """Lower a resource limit permanently. The hard limit is set `beyond` higher than the soft
+    limit. A limit that is already lower stays."""
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
         if before != resource.RLIM_INFINITY:

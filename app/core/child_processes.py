@@ -1,5 +1,5 @@
-"""Processes beside a receiver: the worker and the console. They are started, watched and ended
-here.
+"""Processes that run with a receiver: the worker and the console. They are started, watched and
+ended here.
 
 The worker reads the inbox, folds, seals and notifies. Parent and worker exchange one-byte messages
 over a pair of sockets:
@@ -14,10 +14,10 @@ over a pair of sockets:
 A child gets its parent's settings, in anonymous memory that is its standard input. Changes of a
 settings file take effect at the parent's next start.
 
-A child whose socket is closed ends, because its parent is gone. It ignores signals, since a Ctrl-C
-or a supervisor may signal both processes, and accepted deliveries must still be read. A child that
-ends by itself is started again, after a pause that grows each time, except a worker whose disk has
-failed. The end of a console never ends the parent.
+A child whose socket is closed ends, because its parent is gone. It ignores signals, because a
+Ctrl-C or a supervisor may signal both processes, and accepted deliveries must still be read. A
+child that ends by itself is started again, after a pause that grows each time. A worker whose disk
+has failed is not started again. The end of a console never ends the parent.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ _VERSION: Final = version("tallyhook")
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and values such as the settings. It
-    becomes a child's standard input, because other users could read secrets on the child's command
-    line."""
+    """Return anonymous memory with the program's version and values such as the settings. The
+    memory becomes a child's standard input, because other users could read secrets on the child's
+    command line."""
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
     pickle.dump(values, memory)
@@ -56,7 +56,7 @@ def handed_over(*values: object) -> IO[bytes]:
 
 def taken_over() -> tuple[Any, ...]:
     """Return the values that the parent handed over. Raises ConfigurationError if the program was
-    replaced since the parent started: its parts would judge by different rules."""
+    replaced since the parent started, because old and new parts would judge by different rules."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
@@ -104,7 +104,8 @@ READER: Final = "the process that reads the inbox"
 
 
 class WorkerProcess:
-    """Keeps one child running. `ready` means that it has checked the disk and has not ended."""
+    """Supervisor of one child that is kept running. `ready` means that the child has checked the
+    disk and has not ended."""
 
     def __init__(
         self,
@@ -119,10 +120,13 @@ class WorkerProcess:
     ) -> None:
         """Prepare a worker that is not started yet.
 
-        read is set when the child has read something. news are the signals passed on to the child.
-        failed is called with the reason when the disk under the database has failed. alarming is
-        called when an alarm's condition has begun or ended. drains says whether the child reads all
-        accepted deliveries before it ends; if not, the next one does, and senders wait for it.
+        read      set when the child has read deliveries
+        news      signals that are passed on to the child
+        failed    called with the reason when the disk under the database has failed
+        alarming  called when an alarm's condition has begun or ended
+        drains    whether the child reads all accepted deliveries before it ends; if not, the next
+            child
+                  reads them, and senders wait for it
         """
         self._failed = failed
         self._alarming = alarming
@@ -145,13 +149,14 @@ class WorkerProcess:
         """Called when the child has read something, or something was stated about an order here."""
 
     def leave_folding(self, leaves: bool) -> None:
-        """Make the child leave folding and sealing to another process, or fold and seal again."""
+        """Tell the child to leave folding and sealing to another process, or to fold and seal
+        again."""
         self._leaves = leaves
         if self.ready:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return why nothing is read; None while the child works or has just been started."""
+        """Return why no delivery is read; None while the child works or has just been started."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -162,8 +167,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running. On leaving the block, it either has read all accepted deliveries,
-        if it drains, or was killed."""
+        """Keep a child running. When the block ends, the child reads all accepted deliveries if it
+        drains, or is killed."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         kept = keep(
@@ -226,7 +231,7 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a command as a child. Return it with the parent's end of the pair of sockets."""
+    """Start a command as a child. Return the child with the parent's end of the socket pair."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         try:
@@ -265,10 +270,10 @@ class Parent:
         alarming: Signal | None = None,
         leave: Callable[[bool], None] = lambda leaves: None,
     ) -> None:
-        """Read the parent's messages until it is gone.
+        """Read the parent's messages until the parent is gone.
 
-        stop is called with whether there is time to read accepted deliveries. leave is called with
-        whether another process folds and seals.
+        stop   called with whether there is time to read accepted deliveries
+        leave  called with whether another process folds and seals
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
@@ -289,7 +294,8 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed, so that it acknowledges nothing more."""
+        """Tell the parent that the disk has failed, so that the parent acknowledges nothing
+        more."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -301,21 +307,21 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Lower this process's priority in favour of the receiver: senders wait for it, while reading
-    and folding can wait a moment."""
+    """Lower this process's priority in favour of the receiver. Senders wait for the receiver, but
+    reading and folding can wait a moment."""
     os.nice(3 * NICENESS if folding else NICENESS)
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that the starter of the parent sends to both processes."""
+    """Ignore signals that a terminal or supervisor sends to both this process and its parent."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Send a word to a process that still runs. One that has just ended does not receive it, and
-    that is noticed a moment later. Until then uvloop raises an error for writes."""
+    """Send a message to a process if it still runs. A process that has just ended does not receive
+    it, which is noticed a moment later. Before it is noticed, uvloop raises an error for writes."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
@@ -349,8 +355,8 @@ async def keep(
     """Restart a child whenever it ends, until `stopping` is set.
 
     live     starts a child, and returns its exit code when it ends
-    again_s  seconds until it is started again. They double each time up to most_s, and start over
-             after a child that has run for longer than STEADY_S
+    again_s  seconds until the child is started again. They double each time up to most_s, and start
+             over after a child that has run for longer than STEADY_S
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():
@@ -377,7 +383,7 @@ async def keep(
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """Read the bytes that have arrived, at most 4,096; empty at the end of the stream."""
+    """Read the bytes that have arrived, at most 4,096. Return no bytes at the end of the stream."""
     try:
         return await reader.read(4_096)
     except ConnectionError:

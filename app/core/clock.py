@@ -1,4 +1,4 @@
-"""The one clock: no other module asks for the time.
+"""The one clock: no other module reads the time.
 
 An operation reads its clock once and passes the instant on, so that all its decisions are as of one
 moment.
@@ -29,7 +29,8 @@ for somebody to notice, since data deleted by a wrong date are gone."""
 
 
 class LeapGuard:
-    """Guard of deletions by date. It compares the clock with elapsed time, which nobody can set."""
+    """Guard of deletions by date. It compares the clock with elapsed time, which nobody can
+    change."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +38,7 @@ class LeapGuard:
         self._rests_until = 0.0
 
     def has_leapt(self) -> bool:
-        """Return whether calls have noticed a jump of the clock within LEAP_REST_S."""
+        """Return whether a call noticed a jump of the clock within the last LEAP_REST_S."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
@@ -55,7 +56,7 @@ class SystemClock:
 
 
 class SetClock:
-    """Clock that stands still until it is set, for simulations and tests."""
+    """Clock that does not run until it is set, for simulations and tests."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant

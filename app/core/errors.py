@@ -77,10 +77,8 @@ failed    an I/O error, for good
 
 
 class StoreUnavailable(UnreachableError):
-    """The database cannot write now; the request may succeed later.
-
-    `reason` is for metrics and logs.
-    """
+    """The database cannot write now; the request may succeed later. `reason` is for metrics and
+    logs."""
 
     def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
         super().__init__(sentence)
@@ -88,20 +86,21 @@ class StoreUnavailable(UnreachableError):
 
 
 class NotAllRead(StoreUnavailable):
-    """Accepted deliveries are not read yet, and nothing is concluded without them."""
+    """Accepted deliveries are not read yet, and the answer would need them."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, reason="slow")
 
 
 class StorePoisoned(UnreachableError):
-    """The database failed so that nothing more may be acknowledged."""
+    """The database failed in a way that allows no more acknowledgements."""
 
     reason: NotStored = "failed"
 
 
 class StrangeSchema(StorePoisoned):
-    """The schema differs from what the migrations create. `found` is the first difference."""
+    """The schema differs from the one that the migrations create. `found` is the first
+    difference."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -118,7 +117,9 @@ class DeliveryFailed(TallyhookError):
 class NotFoundError(TallyhookError):
     """The requested thing does not exist.
 
-    behind_s  age in seconds of the oldest unread delivery, which may be about it; 0 if all are read
+    behind_s  age in seconds of the oldest unread delivery, which may contain the thing; 0 if all
+        are
+              read
     """
 
     exit_code = 5

@@ -1,4 +1,4 @@
-"""Outgoing requests: bounded in time and size, and only to the configured host.
+"""Outgoing requests, limited in time and size, and only to the configured host.
 
 TLS is verified. Proxies and credentials from the environment are ignored, and redirects are not
 followed, so a credential only goes to the configured host. No cookie is stored.
@@ -30,8 +30,9 @@ class Exchange:
     """The answer to a request, or why there is none.
 
     status   None if no complete answer came; `problem` says why
-    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if it was read whole
-    headers  by name in lower case; of several with one name, the last
+    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the answer was read
+             whole
+    headers  by name in lower case; the last one counts if a name is repeated
     """
 
     status: int | None = None
@@ -53,7 +54,7 @@ class Exchange:
 def outgoing_client(
     *, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
-    """Build a pooled client. `transport` takes the requests instead of the network."""
+    """Build a pooled client. `transport` replaces the network in tests."""
     return httpx2.AsyncClient(
         verify=trusting() if transport is None else True,
         timeout=timeout_s,
@@ -76,15 +77,13 @@ def outgoing_client(
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Load the machine's certificates, once a process: the slowest part of a client."""
+    """Load the machine's certificates once for each process, because this is slow."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 async def _without_address(answer: httpx2.Response) -> None:
-    """Drop the address of a redirect.
-
-    The library parses it without following it, and raises errors that are not HTTPErrors.
-    """
+    """Drop the address of a redirect. The library would parse it without following it, and raise
+    errors that are not HTTPErrors."""
     answer.headers.pop("location", None)
 
 
@@ -101,8 +100,8 @@ async def exchange(
     """Send a request and read its whole answer. A lost connection or a timeout is returned, not
     raised.
 
-    headers  by name, or as pairs if a name comes twice
-    most     bytes of an answer that are read
+    headers  by name, or as pairs if a name is repeated
+    most     largest number of bytes to read of an answer
     """
     try:
         with anyio.fail_after(limit_s):
@@ -130,7 +129,8 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the duration of a Retry-After in seconds, without a limit; zero for any other."""
+    """Return the duration of a Retry-After header in seconds, without a limit; zero for any other
+    value."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

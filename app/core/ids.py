@@ -27,7 +27,8 @@ def new_id(prefix: str, now: Instant) -> str:
 
 
 def first_id(prefix: str, instant: Instant) -> str:
-    """Return the lower bound of ids created in this instant's millisecond or later."""
+    """Return the smallest possible id of an instant's millisecond, a lower bound for all later
+    ids."""
     return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
 
 
@@ -57,5 +58,5 @@ Chance = random.Random
 
 
 def seeded_chance(seed: str) -> Chance:
-    """Return randomness that depends only on the seed: for tests, never for secrets."""
+    """Return randomness that depends only on the seed. For tests, never for secrets."""
     return Chance(seed)

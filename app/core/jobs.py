@@ -1,4 +1,4 @@
-"""Jobs: long work that runs beside the service.
+"""Jobs: long work that runs during the service.
 
 An answer waits some seconds for a job. A longer job continues, and its caller asks for it again. A
 job ends with the serving process. `computed` keeps shorter work off the event loop.
@@ -23,8 +23,8 @@ millisecond: twenty times the cost of another thread."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work and return its result. If `size`, the number of an order's deliveries, is
-    LARGE or more, run it in another thread."""
+    """Call pure work and return its result. Run the work in another thread if `size`, the number of
+    an order's deliveries, is LARGE or more."""
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
@@ -46,9 +46,9 @@ def silent(_: int) -> None:
 class Job:
     """One job.
 
-    problem  why it failed
-    result   set once it has `ended`
-    mark     state on which the result is based, to tell whether it is still valid
+    problem  why the job failed
+    result   set once the job has `ended`
+    mark     state on which the result is based, to check whether the result is still valid
     """
 
     name: str
@@ -75,15 +75,15 @@ def job_document(job: Job | None) -> dict[str, Any] | None:
 
 
 class Jobs:
-    """The jobs of a serving process. The most recently ended ones are kept."""
+    """The jobs of a serving process. The jobs that ended most recently are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None
     ) -> None:
         """Start without jobs.
 
-        patience_s is how long `wait` waits; None means PATIENCE_S. kept is the number of ended jobs
-        to keep; None means KEPT.
+        patience_s  how long `wait` waits; None means PATIENCE_S
+        kept        number of ended jobs to keep; None means KEPT
         """
         self._clock = clock
         self._patience_s = patience_s
@@ -100,7 +100,7 @@ class Jobs:
         work: Callable[[], Awaitable[Any]],
         mark: str = "",
     ) -> Job:
-        """Begin a job. Raises UsageError if one of the same kind and subject is running."""
+        """Begin a job. Raises UsageError if a job of the same kind and subject is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has already started this, and it is still running")
@@ -117,10 +117,8 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a running or still valid job of any person; otherwise begin one.
-
-        A job is valid for GOOD_FOR after its end, as long as `mark` is the same.
-        """
+        """Return a running or still valid job, whoever began it; otherwise begin a job. A job is
+        valid for GOOD_FOR after its end, if `mark` has not changed."""
         job = self.newest(kind, subject)
         if job is not None and (
             job.ended is None or (job.mark == mark and self._clock.now() - job.ended < GOOD_FOR)
@@ -133,13 +131,14 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait for a job's end, at most as long as a page may. Raises UsageError if it failed."""
+        """Wait for a job's end, but not longer than `patience_s`. Raises UsageError if the job
+        failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
 
     async def settle(self, jobs: Sequence[Job]) -> None:
-        """Wait for jobs to end, at most as long as a page may. They may have failed."""
+        """Wait for jobs to end, but not longer than `patience_s`. Does not raise if they failed."""
         patience = PATIENCE_S if self._patience_s is None else self._patience_s
         if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
             await asyncio.wait(tasks, timeout=patience)
@@ -149,7 +148,7 @@ class Jobs:
         return self._jobs.get(name)
 
     def newest(self, kind: str, subject: str | None = None) -> Job | None:
-        """Return the newest job of a kind, about anything or about the subject."""
+        """Return the newest job of a kind; if `subject` is given, only about that subject."""
         found = (
             each
             for each in reversed(self._jobs.values())

@@ -1,12 +1,12 @@
-"""Log lines: one event is one line, and only fields that are known to be harmless get through.
+"""Log lines: one event is one line, and only fields that are known to be harmless are written.
 
     from app.core.logs import log
     log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
 Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. They have no field
-here, so they cannot pass by mistake; `dropped_fields` counts what was dropped. The event is a fixed
-text: a value in it would bypass the list (a test looks for one). Messages of other libraries are
-logged without their values, for the same reason.
+here, so they cannot be logged by mistake; `dropped_fields` counts dropped fields. The event is a
+fixed text: a value in it would bypass the list (a test looks for one). Messages of other libraries
+are logged without their values, for the same reason.
 """
 
 import contextlib
@@ -47,10 +47,8 @@ MOST_REASONS: Final = 100
 
 class Repeating:
     """Failure that may recur several times a second. Each reason is logged at once and then once a
-    minute; the end of the failure is logged once.
-
-    The log may be on the disk that is full.
-    """
+    minute; the end of the failure is logged once. The limit matters because the log may be on a
+    disk that is full."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -59,7 +57,7 @@ class Repeating:
         """Time at which each reason was logged, and the number of occurrences since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure. Return how many to log now, or 0 for none."""
+        """Count one more failure. Return how many failures to log now, or 0 to log nothing."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -71,8 +69,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return whether a failure has ended, because none occurred for CALM_S. Returns True once
-        for each failure. Call it after each success."""
+        """Return whether the failure is over: none occurred for CALM_S. Returns True only once for
+        each failure. Call this after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -108,8 +106,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return how many lines were left out, and reset the count. Return 0 while their minute is
-        not over, unless `at_once`."""
+        """Return how many lines were left out, and reset the count. Return 0 until the minute is
+        over, unless `at_once`."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -124,9 +122,7 @@ class _Libraries(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the first line of the record's template, without the values that it may quote.
-
-        Values of uvicorn are addresses and numbers, and are kept.
-        """
+        Values in uvicorn's records are kept, because they are addresses and numbers."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -288,9 +284,10 @@ def configure_logging(
     format  `json`, `console`, or `auto`: console on a terminal, else json
     level   lowest level that is written: `debug`, `info`, `warning` or `error`
     clock   dates the lines
-    lines_per_minute  lines beyond it are left out and counted, unless they report an error
+    lines_per_minute  largest number of lines a minute; further lines are counted but not written,
+                      unless they report an error
 
-    Another call also changes loggers that were used before.
+    A second call also affects loggers that were used before.
     """
     to = sys.stderr if stream is None else stream
     terminal = to.isatty()
@@ -319,7 +316,8 @@ Everything else waits meanwhile. After that, lines are dropped at once until som
 
 
 class _Reader:
-    """Reader of the log at the other end of a pipe, socket or terminal; it may stop reading."""
+    """Process that reads the log at the other end of a pipe, socket or terminal, and may stop
+    reading."""
 
     def __init__(self, descriptor: int) -> None:
         self._given = self._descriptor = descriptor
@@ -334,7 +332,8 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether it was accepted whole. Raises OSError without a reader."""
+        """Write a line. Return whether the whole line was accepted. Raises OSError if there is no
+        reader."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -349,7 +348,7 @@ class _Reader:
         return True
 
     def _taken(self, part: bytes) -> int:
-        """Write as much as fits. Return how many bytes were written."""
+        """Write as many bytes as fit. Return how many bytes were written."""
         if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
             return 0
         try:
@@ -358,13 +357,13 @@ class _Reader:
             return 0
 
     def close(self) -> None:
-        """Close what this object opened."""
+        """Close the descriptor if this object opened it."""
         if self._descriptor != self._given:
             os.close(self._descriptor)
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """Return the reader of a stream; None for a file or without a descriptor."""
+    """Return the reader of a stream; None for a file, or for a stream without a descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
@@ -376,7 +375,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The process's only log output, so that cached loggers follow a new configuration."""
+    """The process's only log output. Cached loggers use it, so they follow a new configuration."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
@@ -387,7 +386,7 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Return whether to write a line of this level. Count it if not."""
+        """Return whether to write a line of this level. If not, count it."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()
@@ -396,7 +395,7 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """Log how many lines were left out, once their minute is over."""
+        """Log how many lines were left out, once the minute is over."""
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
@@ -420,9 +419,9 @@ class _Output:
 class LogLine:
     """Line that is written often, with event and field names compiled once.
 
-    `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the line of
-    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating it
-    raises KeyError for a field that may not be logged.
+    `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the same line as
+    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating a
+    LogLine raises KeyError for a field that may not be logged.
     """
 
     def __init__(self, event: str, *names: str) -> None:
@@ -456,10 +455,8 @@ def lost_lines() -> int:
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Log how many lines were left out, if any, once their minute is over or at once.
-
-    Call it regularly: after a flood no other line may follow.
-    """
+    """Log how many lines were left out, if any, at once or when the minute is over. Call this
+    regularly, because no other line may follow after a flood."""
     _OUTPUT.tell_left_out(at_once=at_once)
 
 
@@ -494,10 +491,8 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """Return the logged form of an unforeseen error: its class, and its frames.
-
-    The innermost frame comes first: `journal.py:120 commit < app.py:31 receive`.
-    """
+    """Return the logged form of an unexpected error: its class, and its frames. The innermost frame
+    comes first: `journal.py:120 commit < app.py:31 receive`."""
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:
@@ -511,7 +506,8 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Current time as RFC 3339 with microseconds. The text of each second is built once."""
+    """Writer of the current time as RFC 3339 with microseconds. Builds the text of each second
+    once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -567,7 +563,7 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return at most MAX_ITEMS items, none of them a list. Items of a set are sorted as text."""
+    """Return at most MAX_ITEMS items as text or integers. Items of a set are sorted as text."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS

@@ -1,6 +1,6 @@
 """Outgoing mail by SMTP, encrypted unless the server is on this machine.
 
-A failure is a DeliveryFailed, whose sentence has no secret and no text of the server.
+A failure raises DeliveryFailed, whose sentence contains no secret and no text from the server.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ TLS_FROM_THE_START: Final = 465
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """The server that takes our mails.
+    """The server that sends our mails.
 
-    user, password   both or neither
-    trusted   certificates to trust; None: the system's trusted certificates
+    user, password   both, or neither
+    trusted   certificates to trust; None means the system's trusted certificates
     """
 
     host: str
@@ -89,7 +89,7 @@ _REFUSED: Final = "the mail server refuses a recipient: check the recipients (â€
 def mail_server(
     place: str | None, *, user: str | None, password: SecretStr | None
 ) -> MailServer | None:
-    """Return the configured mail server at `host:port`; None without one."""
+    """Return the mail server configured as `host:port`; None if `place` is None."""
     if place is None:
         return None
     host, _, port = place.rpartition(":")

@@ -1,4 +1,4 @@
-"""Masking of personal data: enough stays visible to tell customers apart, too little to contact
+"""Masking of personal data: enough stays visible to distinguish customers, too little to contact
 one.
 
 All phone numbers and names in output pass through here. Only a person who may unmask them, and
@@ -76,12 +76,9 @@ def masked_name(name: str) -> str:
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Build a pattern that finds a number in any notation: with a plus, spaces, dashes, or
-    national.
-
-    It also finds other numbers with the same last eight digits. Hiding these is safer than showing
-    them.
-    """
+    """Build a pattern that finds a number in any notation: with a plus, spaces or dashes, or
+    national. The pattern also finds other numbers with the same last eight digits. Hiding these
+    numbers is safer than showing them."""
     last = _spaced(digits[-_SIGNIFICANT:])
     # The limit keeps the search linear in a long run of digits.
     return re.compile(rf"\+?(?:\d{APART}){{0,7}}{last}", re.ASCII)
@@ -89,7 +86,7 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 
 def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
     """Return whether a text contains a phone number as people write it: after a plus or a zero, or
-    after one of these calling codes, as M-PESA does (`254712345678`)."""
+    after one of these calling codes, as M-PESA writes it (`254712345678`)."""
     bare = "|".join(countries)
     return _SOME_PHONE.search(text) is not None or (
         bare != "" and re.search(rf"(?<!\d)(?:{bare}){_NATIONAL}", text, re.ASCII) is not None
@@ -105,10 +102,8 @@ _MAYBE_PHONE: Final = re.compile(
 
 
 def without_phones(text: str) -> str:
-    """Hide all but the last digits of every possible phone number.
-
-    Apply it before computing a digest, which must not help anyone to guess a number.
-    """
+    """Hide all but the last digits of every possible phone number. Apply this before computing a
+    digest, because a digest must not help anyone to guess a number."""
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
@@ -132,8 +127,8 @@ _SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+
 
 
 def is_code(reason: str) -> bool:
-    """Return whether a provider's reason is a code (`insufficient_funds`, `1032`), which names
-    nobody. Words may contain a name."""
+    """Return whether a provider's reason is a code that names nobody (`insufficient_funds`,
+    `1032`). A reason in words may contain a name."""
     return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
@@ -176,11 +171,9 @@ _MORE_THAN_A_DATE: Final = 9
 
 
 def masked_at_sight(text: str) -> str:
-    """Mask a text of unknown content: phone numbers as people write them, and email addresses.
-
-    Such a number follows a plus or a zero, is written in groups, or has at least eleven digits.
-    Dates, seconds and machine addresses stay.
-    """
+    """Mask a text of unknown content: phone numbers as people write them, and email addresses. Only
+    numbers that follow a plus or a zero, are written in groups, or have at least eleven digits are
+    masked. Dates, seconds and machine addresses stay."""
 
     def shown(found: re.Match[str]) -> str:
         digits = sum(each.isdigit() for each in found[0])
@@ -217,11 +210,9 @@ EMAIL_KIND: Final = "email:"
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
-    """Build a pattern for exactly this phone number, international or national, with or without its
-    zero; or for exactly this email address, after EMAIL_KIND, in any case.
-
-    It is stricter than `phone_pattern`, because its matches are deleted.
-    """
+    """Build a pattern for exactly this phone number, international or national, with or without the
+    leading zero. For text after EMAIL_KIND, the pattern is for exactly this email address, in any
+    case. The pattern is stricter than `phone_pattern`, because its matches are deleted."""
     if identifier.startswith(EMAIL_KIND):
         address = re.escape(identifier.removeprefix(EMAIL_KIND))
         return re.compile(rf"(?:(?<![\w.%+-])|(?<=\\[nrt])){address}(?![\w-]|\.\w)", re.IGNORECASE)
@@ -244,10 +235,8 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
     """Build a fast pattern for a number's last digits, which all notations share, or for an email
-    address's domain.
-
-    It matches wherever `written_pattern` does, and begins with a fixed character.
-    """
+    address's domain. The pattern matches wherever `written_pattern` does, and begins with a fixed
+    character."""
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
         plain = domain if domain.isascii() else ""  # byte patterns ignore case only in ASCII
@@ -292,7 +281,8 @@ def written_out(text: str) -> str:
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing, so that the bytes suffice."""
+    """Return whether `written_out` would append nothing, so that searching these bytes is
+    enough."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 
@@ -326,8 +316,8 @@ def names_a_phone(field: str) -> bool:
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether a field's name, and that of the object around it, suggest a person's name. A
-    bare `name` may also be a product's."""
+    """Return whether the names of a field and of the enclosing object suggest a person's name. A
+    field called only `name` may also be a product's."""
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):
         return True
@@ -340,19 +330,17 @@ def is_an_address(field: str) -> bool:
 
 
 class Masking:
-    """Masking of given phone numbers and words, and of JSON fields with names of personal data.
-
-    Its repr does not show what it hides.
-    """
+    """Masking of given phone numbers and words, and of JSON fields with names of personal data. The
+    repr does not show the numbers and words."""
 
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
         """Mask these phones and words.
 
-        phones are E.164 digits of the customers whose texts are masked, or their email addresses
-        after EMAIL_KIND. words are texts that are hidden completely, even where a sentence cites
-        one in brackets.
+        phones  E.164 digits of the customers whose texts are masked, or their email addresses after
+                EMAIL_KIND
+        words   texts that are hidden completely, including where a sentence cites them in brackets
         """
         self._patterns = [
             (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))
@@ -402,7 +390,7 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """Mask a personal field, and each of its parts: an address has lines."""
+        """Mask a personal field and each of its parts, such as the lines of an address."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):
@@ -426,7 +414,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of an optional phone number (digits) and a token. Its repr shows neither."""
+    """Masking of an optional phone number (digits) and a token. The repr shows neither."""
 
     __slots__ = ("_phone", "_token")
 

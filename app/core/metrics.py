@@ -2,7 +2,7 @@
 the sender.
 
 A delivery updates plain integers, which are converted when Prometheus asks. Everything runs on one
-event loop, so there is no lock.
+event loop, so no lock is needed.
 """
 
 from bisect import bisect_left
@@ -79,11 +79,11 @@ class Metrics(Collector):
         read: Mapping[tuple[str, str], int],
         unallocated: Mapping[str, int],
     ) -> None:
-        """Set the gauges from the database.
+        """Set the gauges from values that were read from the database.
 
         gauges  values by name
-        orders  counts by outcome
-        read    deliveries read since the database was created, by source and verdict
+        orders  number of orders by outcome
+        read    number of deliveries read since the database was created, by source and verdict
         unallocated  money without an order in minor units, by currency
         """
         self._gauges = gauges

@@ -18,17 +18,18 @@ Rest = Callable[[int], float]
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest of `seconds` after a round without work, and of none after any other."""
+    """Build a rest function: `seconds` after a round without work, no rest after any other
+    round."""
     return lambda done: 0.0 if done else seconds
 
 
 class PeriodicTask:
     """Task that calls `work` until it is stopped. `work` returns how much there was to do.
 
-    component  its name in the log
-    rest       function for the rest after a round
-    begin      called before the first round, again until it succeeds in the database
-    alive      whether it is running
+    component  name of the task in the log
+    rest       returns the seconds to rest, from the result of the last round
+    begin      called before the first round, and again until it succeeds in the database
+    alive      whether the task is running
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Several tasks run as one: a slow task delays no other, and a failing one ends them all."""
+    """Several tasks that run as one. A slow task delays no other task, and a failing task ends them
+    all."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks

@@ -1,9 +1,9 @@
-"""Keyed digests of phone numbers, email addresses and names. Orders are found by these without
-storing them.
+"""Keyed digests of phone numbers, email addresses and names. Orders are found by these digests, so
+the numbers, addresses and names need not be stored.
 
 A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
-database alone reveals no number. If the key is lost, nothing is found until `reindex` computes the
-digests again with a new one.
+database alone reveals no number. If the key is lost, no order is found until `reindex` computes the
+digests again with a new key.
 """
 
 import hmac
@@ -23,7 +23,7 @@ _KEY_CHARS: Final = 64
 
 
 class PhoneKey:
-    """A key and its digests. Its repr does not show the key."""
+    """A key that computes digests. The repr does not show the key."""
 
     __slots__ = ("_begun", "name")
 
@@ -36,9 +36,9 @@ class PhoneKey:
         return "PhoneKey()"
 
     def digest(self, identifier: str) -> bytes:
-        """Return the digest of E.164 digits, or of another identifier as `providers.identifiers`
-        writes it. It is the key's name and the HMAC-SHA-256, cut to DIGEST_BYTES. The last bit is 0
-        for a phone number and 1 for any other identifier."""
+        """Return the digest of E.164 digits, or of another identifier in the notation of
+        `providers.identifiers`. The digest is the key's name followed by the HMAC-SHA-256, cut to
+        DIGEST_BYTES. The last bit is 0 for a phone number and 1 for any other identifier."""
         code = self._begun.copy()
         code.update(identifier.encode())
         *most, last = code.digest()[: DIGEST_BYTES - _NAMING]
@@ -46,13 +46,14 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Return whether a digest is of a phone number. Many people share a name or the end of a card
-    number, so those are weaker evidence of the payer."""
+    """Return whether a digest was computed from a phone number. Other identifiers are weaker
+    evidence of the payer, because many people share a name or the end of a card number."""
     return not digest[-1] & 1
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """Read the key in a file; None if there is no file. Raises ConfigurationError."""
+    """Read the key in a file; None if there is no file. Raises ConfigurationError for an unusable
+    file."""
 
     def unusable(what: str) -> ConfigurationError:
         return ConfigurationError(
@@ -81,11 +82,9 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """Read the key in a file. Create one that only its owner can read if there is no file.
-
-    Processes that start together get the same key. Raises ConfigurationError, and UnreachableError
-    if the file cannot be created.
-    """
+    """Read the key in a file. If there is no file, create one that only its owner can read.
+    Processes that start together get the same key. Raises ConfigurationError for an unusable file,
+    and UnreachableError if the file cannot be created."""
     known = read_phone_key(path)
     if known is not None:
         return known

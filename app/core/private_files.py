@@ -1,7 +1,8 @@
 """Files that are written completely or not at all, private files such as keys, and locks of
 folders.
 
-Only its owner may use a private file; it is refused if others may. Leaves out: its content.
+Only its owner may use a private file; the file is refused if others may use it. Leaves out: the
+content of the files.
 """
 
 import errno
@@ -20,7 +21,8 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder while the returned descriptor is open. Return None if it is locked."""
+    """Lock a folder while the returned descriptor is open. Return None if another process has the
+    lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,9 +39,9 @@ Owner = tuple[int, int]
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Create a file, which gets its name only when it is complete and on the disk.
+    """Create a file. The file gets its name only when it is complete and on the disk.
 
-    owner  owner of the file if root creates it; None: the user who creates it
+    owner  owner of the file if root creates it; None means the user who creates it
 
     Raises FileExistsError if the file exists, and OSError if it cannot be written.
     """
@@ -67,11 +69,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file, after deleting any with this name.
-
-    Such a file is left over, or was put there by somebody who would own, and could read, what we
-    write.
-    """
+    """Open a new file, after deleting any file with this name. An existing file is left over, or
+    was put there by another user, who could read what we write."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 
@@ -80,14 +79,14 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` once the block has ended and everything is on the disk.
+    """Yield a file that replaces `path` once the block has ended and the content is on the disk.
 
     If the block fails, nothing is changed.
 
     part       temporary path, in the same folder
-    exclusive  whether an existing part belongs to another process, and raises FileExistsError
+    exclusive  whether an existing part belongs to another process; if so, raise FileExistsError
 
-    Raises OSError if it cannot be written.
+    Raises OSError if the file cannot be written.
     """
     descriptor = os.open(part, _NEW, mode) if exclusive else _made_anew(part, mode)
     try:
@@ -102,7 +101,7 @@ def replacing(
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all bytes: one system call may write only some of them."""
+    """Write all bytes, in several system calls if needed."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -123,7 +122,7 @@ def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | 
     variable  setting that names the file, for messages
     what      description, such as `a key`, for messages
 
-    Raises ConfigurationError if it cannot be read, or others may use it.
+    Raises ConfigurationError if the file cannot be read, or others may use it.
     """
     try:
         with path.open("rb") as file:

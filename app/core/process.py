@@ -1,5 +1,5 @@
-"""Name, memory, open files, garbage collection, core dumps and termination signals of a process;
-and the meaning of a child's exit code."""
+"""Name, memory, open files, garbage collection, core dumps and termination signals of a process.
+Also explains a child's exit code."""
 
 import gc
 import os
@@ -18,8 +18,8 @@ def _place() -> str:
 
 
 def _started(process: int) -> str | None:
-    """Return when a process of this machine started, in ticks since boot. Return an empty text if
-    it has ended, None if that is unknown."""
+    """Return when a process of this machine started, in ticks since boot. Return "" if the process
+    has ended, and None if it is unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -34,31 +34,32 @@ def _started(process: int) -> str | None:
 
 
 def process_name() -> str:
-    """Return a unique name of this process, different from any other on any machine at any time."""
+    """Return the name of this process, which no other process has on any machine at any time."""
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def process_id(name: str) -> int | None:
-    """Return the id of a named process of this machine; None if it has ended or runs elsewhere."""
+    """Return the id of a process by its name; None if it has ended or runs on another machine."""
     place, process, started = name.rsplit(":", 2)
     return int(process) if place == _place() and _started(int(process)) == started else None
 
 
 def has_ended(name: str) -> bool:
-    """Return whether a named process has certainly ended. That is known only if it ran on this
-    machine since its boot and its process id is visible from here."""
+    """Return whether the process with this name has certainly ended. This is known only if the
+    process ran on this machine since the last boot and its process id is visible from here."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process of this machine still runs. Number 0 names one that is not visible
-    from here."""
+    """Return whether a process of this machine still runs. Number 0 means a process that is not
+    visible from here."""
     return process > 0 and _started(process) != ""
 
 
 def process_ids_of(process: int) -> list[int]:
-    """Return a process and all that it started and that still run, as far as they can be seen."""
+    """Return the ids of a process and of all its running descendants, as far as they are
+    visible."""
     try:
         started = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
@@ -67,7 +68,8 @@ def process_ids_of(process: int) -> list[int]:
 
 
 def memory_bytes(process: int) -> int | None:
-    """Return the memory of a process with its share of shared pages; None if it cannot be read."""
+    """Return the memory of a process, including its share of shared pages; None if it cannot be
+    read."""
     try:
         rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
@@ -81,9 +83,8 @@ SPARE_FILES: Final = 128
 
 
 def affordable(connections: int) -> int:
-    """Raise the limit of open files for this many connections. Return how many it allows.
-
-    A connection beyond the limit would wait in the kernel instead of being refused.
+    """Raise the limit of open files for this many connections. Return how many connections the
+    limit allows. A connection beyond the limit would wait in the kernel instead of being refused.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
@@ -99,21 +100,20 @@ YOUNG_OBJECTS: Final = 50_000
 
 
 def look_seldom() -> None:
-    """Make garbage collection rare. Call it before anything large is loaded."""
+    """Make garbage collection rare. Call this before large modules are loaded."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def pass_over_start() -> None:
-    """Exclude existing objects from garbage collection: nearly all stay to the end."""
+    """Exclude existing objects from garbage collection, because nearly all of them are never
+    freed."""
     gc.freeze()
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process and its children for good, because they would contain
-    secrets.
-
-    If `core_pattern` names a program, the kernel passes the dump to it anyway, with this limit.
-    systemd-coredump then stores nothing, but another program may ignore the limit.
+    """Forbid core dumps of this process and its children permanently, because dumps would contain
+    secrets. If `core_pattern` names a program, the kernel passes the dump to that program anyway,
+    with this limit. systemd-coredump then stores nothing, but another program may ignore the limit.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -129,10 +129,8 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def heed_sigterm_in_container() -> None:
-    """Make SIGTERM end a starting service or a command in a container, too.
-
-    The kernel ignores it for the first process of a container unless that has a handler.
-    """
+    """Make SIGTERM end a starting service or a command in a container, too. The kernel ignores
+    SIGTERM for the first process of a container if that process has no handler."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
@@ -156,7 +154,7 @@ _CAUSES: Final = {
 def why_ended(code: int) -> str:
     """Return a sentence that explains a process's exit code.
 
-    code  as `subprocess` has it: negative for a signal
+    code  exit code from `subprocess`: negative for a signal
     """
     if code >= 0:
         return f"it ended with exit code {code}: the lines before this one say why"

@@ -6,7 +6,8 @@ from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
-    """A body that cannot be read exactly. The message is a sentence that quotes none of it."""
+    """A body that cannot be read exactly. The message is a sentence that quotes nothing from the
+    body."""
 
 
 class UnclearAmount(Unreadable):
@@ -21,7 +22,8 @@ TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
 
 
 class Belonging(NamedTuple):
-    """Account and environment of a body's event, with the meanings in `Reading`."""
+    """Account and environment of an event in a body: see `environment`, `unstated` and `foreign` of
+    `Reading`."""
 
     environment: str | None = None
     unstated: bool = False
@@ -35,11 +37,11 @@ NOBODYS = Belonging()
 class Reading(NamedTuple):
     """Content of a delivery.
 
-    events       at least one, in the order of the body
+    events       at least one event, in the order of the body
     environment  `sandbox`, `live`, or None if the provider does not say
     unstated     whether an event lacks the environment although the profile names its member
-    foreign      whether an event names an account other than the source's, or none although the
-                 profile names its member
+    foreign      whether an event names an account other than the source's, or names none although
+                 the profile names its member
     raws         bytes of each event, if the body has several or the event is only a part of it
     unread       bytes of events that could not be read, each with the reason
     customers    keyed digests by which each event's customer is found: phone number, email address,

@@ -46,7 +46,7 @@ _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request. `url` is path and query. `headers` are in Latin-1, which keeps every byte."""
+    """A request. `url` has path and query. `headers` are in Latin-1, which keeps every byte."""
 
     method: str = "POST"
     url: str
@@ -55,13 +55,13 @@ class Recorded:
 
 
 def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return a request's headers without those of the connection."""
+    """Return a request's headers without headers of the connection."""
     named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
 
 
 def line_of(request: Recorded) -> str:
-    """Return a request as a line without its line end."""
+    """Return a request as one JSON line, without the line end."""
     try:
         body: dict[str, str] = {"body": request.body.decode("utf-8")}
     except UnicodeDecodeError:
@@ -106,10 +106,8 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return `to` with a request's query, and with its path if `to` has none.
-
-    Raises UsageError if `to` is not an http address, or the result has another host.
-    """
+    """Return the address `to` with the query of a request, and with the path if `to` has none.
+    Raises UsageError if `to` is not an http address, or the result has another host."""
     try:
         parts = urlsplit(to)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
@@ -129,7 +127,8 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send a request unchanged, and read its whole answer, which must not be compressed."""
+    """Send a request unchanged, and read the whole answer. The request asks for an uncompressed
+    answer."""
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
     own = [(name, value) for name, value in request.headers if name.lower() not in left]
     own.append((_OF_THE_ANSWER, "identity"))

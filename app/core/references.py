@@ -1,14 +1,14 @@
-"""Validation of references: the merchant's name of an order, or a provider's of a payment.
+"""Validation of references: the merchant's name of an order, or a provider's name of a payment.
 
 All input is checked here, so that an order named by an event can also be read by its path, recorded
 by `PUT`, paid through us and found in an order book.
 
-A reference is 1 to 200 characters, not all of them blank. Refused are control characters, the line
-separators U+2028 and U+2029, which would make two lines of one, and halves of surrogate pairs,
-which have no bytes. Everything else is accepted unchanged: surrounding spaces, invisible
-characters, and U+FFFD. A letter and its accent are one character or two (Unicode's NFC and NFD),
-look the same and mean the same order: references are kept and compared in NFC (`composed`). Bytes
-that are no UTF-8 are refused where they come in: as U+FFFD, several references would become one.
+A reference has 1 to 200 characters, not all of them blank. Refused are control characters, the line
+separators U+2028 and U+2029, which would split a line, and halves of surrogate pairs, which have no
+bytes. All other characters are accepted unchanged: surrounding spaces, invisible characters, and
+U+FFFD. A letter with its accent may be one character or two (Unicode's NFC and NFD). Both look the
+same and mean the same order, so references are stored and compared in NFC (`composed`). Bytes that
+are not UTF-8 are refused on input: as U+FFFD, several references would become one.
 
 Leaves out: ids of events (`app.providers.fields`), which are narrower, and cells of files
 (`app.finance.files.books`), which lose surrounding spaces and must not be formulas.
@@ -36,7 +36,7 @@ def composed(text: str) -> str:
 
 
 def fault_of(text: str) -> str | None:
-    """Return why a text is not a valid reference, such as `is blank`; None if it is one."""
+    """Return why a text is not a valid reference, such as `is blank`; None if it is valid."""
     if not text or len(text) > MAX_REFERENCE:
         return f"is not 1 to {MAX_REFERENCE} characters long"
     if not text.isprintable() and UNUSABLE.search(text):
@@ -45,5 +45,5 @@ def fault_of(text: str) -> str | None:
 
 
 def is_reference(value: Any) -> TypeGuard[str]:
-    """Return whether a value is a text that may be a reference."""
+    """Return whether a value is a text and a valid reference."""
     return isinstance(value, str) and fault_of(value) is None

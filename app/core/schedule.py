@@ -3,12 +3,13 @@
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
 An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
-the span to report (`month` or `day`, which is the last whole one), formats, and channels of
+the span to report (`month` or `day` means the last complete one), formats, and channels of
 delivery. `checkpoint` delivers the newest signed head of the log over the same channels. Leaves
 out: running entries (`finance.scheduled`).
 
-Clock changes are handled like in Debian's cron. Work of a skipped hour runs at its end, and of a
-repeated hour the first counts. An entry whose hour is `*` runs in every hour that passes.
+Clock changes are handled like in Debian's cron. Work in a skipped hour runs when the hour is over.
+In a repeated hour, work runs the first time. An entry whose hour is `*` runs in every hour that
+passes.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """Scheduled work, and its times.
+    """Scheduled work, and when it is due.
 
     cron       five fields; the minute is a number
     reconcile  whether to reconcile everything first
-    span       what to report, in each format, over each channel; None: no report
+    span       span to report, in each format, over each channel; None: no report
     checkpoint whether to deliver the newest checkpoint of the log over each channel
     """
 
@@ -136,10 +137,8 @@ def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant 
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry was last due, after `since` and up to `now`; None if it was not.
-
-    Work that was missed several times is due once.
-    """
+    """Return when an entry was last due, after `since` and up to `now`. Return None if it was not
+    due. Work that was missed several times is due once."""
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))
     return max(times, default=None)

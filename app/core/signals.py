@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Signal(asyncio.Event):
-    """Event that also passes its `set` on to another process."""
+    """Event whose `set` also wakes tasks of another process."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""JSON parsed exactly or refused: RFC 8259 in UTF-8, without anything that parsers disagree about.
+"""JSON parsed exactly or refused: RFC 8259 in UTF-8, without constructs that parsers read
+differently.
 
 Refused: duplicate keys, NaN and Infinity, integers beyond 64 bits, nesting beyond MAX_DEPTH.
 Fractions are parsed as Decimal, so that no amount becomes a binary float.
@@ -25,18 +26,18 @@ _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]
 
 
 class NumberText(str):
-    """A number as written in the body: `2.00` stays `2.00`, and no digit is lost."""
+    """A number as written in the body: `2.00` stays `2.00`."""
 
     __slots__ = ()
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raises Unreadable, whose sentence quotes nothing of it."""
+    """Parse a document. Raises Unreadable with a sentence that quotes nothing from the document."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """Parse a document and keep numbers as NumberText, for signatures over their text."""
+    """Parse a document and keep numbers as NumberText, for signatures over the text of numbers."""
     return _decode(body, _WRITTEN_DECODER)
 
 

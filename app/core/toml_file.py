@@ -2,7 +2,7 @@
 
 A mistake is one line: the file, the line, the key, and what would be right. A model is a subclass
 of `TomlTable`, whose validators raise ValueError with a sentence. If some keys are wrong, rules
-between keys are still checked on the values of the right ones.
+between keys are still checked on the correct values.
 """
 
 import re
@@ -31,7 +31,8 @@ EMPTY: Final[Any] = {}
 
 
 class TomlTable(BaseModel):
-    """Table of a file, with only the declared keys, each of exactly its type."""
+    """Table of a file. Only declared keys are allowed, and each value must have exactly its
+    type."""
 
     model_config = _STRICT
 
@@ -45,10 +46,8 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
-    """A mistake: its dotted key, and what would be right.
-
-    The second table of `[[fee]]` is `fee.2`. An empty key stands for the whole file.
-    """
+    """A mistake: its dotted key, and what would be right. The second table of `[[fee]]` is `fee.2`.
+    An empty key means the whole file."""
 
     key: str
     sentence: str
@@ -70,8 +69,8 @@ def read_toml(
     line.
 
     name      name of the file in messages
-    together  yields the mistakes in rules between keys, and may set dependent values
-    beside    values from elsewhere that replace those of the file
+    together  yields mistakes in rules between keys, and may set dependent values
+    beside    values from elsewhere that replace the file's values
     """
     try:
         written = content if isinstance(content, bytes) else content.encode()
@@ -108,7 +107,8 @@ MOST_DOTS: Final = 500
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
-    """Return a file's unchecked values. Raises ConfigurationError with the line of an error."""
+    """Return a file's unchecked values. Raises ConfigurationError with the line of a syntax
+    error."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
@@ -145,7 +145,7 @@ def _beyond(document: Values) -> Iterator[str]:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
-    """Translate an error of pydantic to its path in the values, and the mistake."""
+    """Translate an error of pydantic. Return the path of the value, and the mistake."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
@@ -254,10 +254,8 @@ Lines = Mapping[tuple[str, ...], int]
 
 
 def lines_of_keys(text: str) -> Lines:
-    """Find the lines of headers and keys, which a TOML parser doesn't report.
-
-    They are at the beginning of a line. Multi-line texts are skipped.
-    """
+    """Find the lines of headers and keys, which a TOML parser doesn't report. Headers and keys are
+    at the beginning of a line. Multi-line texts are skipped."""
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
         found.setdefault(names, number)
@@ -265,7 +263,7 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key, else of the innermost table around it, else 0."""
+    """Return the line of a dotted key, or else of the innermost table around the key, or else 0."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

@@ -1,8 +1,8 @@
 """Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
 The engine writes instants in UTC, because its sentences are compared, sealed and read by programs:
-`2026-10-16T09:05:00Z`, or for customers `16 October 2026, 09:05 UTC`. People read them in local
-time.
+`2026-10-16T09:05:00Z`, or for customers `16 October 2026, 09:05 UTC`. For people, this module
+rewrites them in local time.
 """
 
 import re
@@ -18,7 +18,8 @@ from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return the zone of a name such as Africa/Nairobi or UTC. Raises UsageError."""
+    """Return the zone with a name such as Africa/Nairobi or UTC. Raises UsageError for an unknown
+    name."""
     if name == "UTC":
         return UTC
     try:
@@ -30,9 +31,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the instant that reads in UTC as the given one reads in the zone.
-
-    At the ends of the calendar, where the zone has no such time, return the given instant.
+    """Return the instant whose UTC date and time equal the local date and time of `instant` in the
+    zone. At the ends of the calendar, where the zone has no such time, return `instant` unchanged.
     """
     if zone is UTC:
         return instant
@@ -47,10 +47,8 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
-    """Parse an instant as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339.
-
-    A day means its start. If an hour is repeated, the first one counts. Raises ValueError.
-    """
+    """Parse an instant as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339. A
+    day means its start. In a repeated hour, the first occurrence counts. Raises ValueError."""
     found = _LOCAL.fullmatch(text)
     try:
         if found is None:
@@ -82,19 +80,17 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence. `at` is the instant that it states in local time, None for other text."""
+    """Part of a sentence. `at` is the instant that the part states in local time; None for other
+    text."""
 
     text: str
     at: Instant | None = None
 
 
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
-    """Split a sentence at its instants, and write each in local time, to the minute.
-
-    `at` a local midnight becomes `on` the day, because banks and files state only days. After
-    `until`, `beyond` and `by` the time of day stays, because without it the end of the day would be
-    meant.
-    """
+    """Split a sentence at its instants, and write each instant in local time, to the minute. `at` a
+    local midnight becomes `on` the day, because banks and files state only days. After `until`,
+    `beyond` and `by` the time of day stays, because a day alone would mean its end."""
     last = 0
     for found in _MOMENT.finditer(text):
         exact = found["exact"]
@@ -129,8 +125,8 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Write a sentence's instants in local time. Text in backquotes is a command, and stays
-    unchanged.
+    """Write a sentence's instants in local time. Text in backquotes is a command and is not
+    changed.
 
     named  whether to add the zone's name, such as EAT, to each time of day
     """
@@ -148,7 +144,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone; a midnight as a day."""
+    """Return an instant in local time, to the minute, with the zone. A midnight is written as a
+    day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)
@@ -156,7 +153,8 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at an instant; UTC where `wall_clock` changes nothing."""
+    """Return the zone's abbreviation at an instant. Return UTC at the ends of the calendar, where
+    `wall_clock` changes nothing."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

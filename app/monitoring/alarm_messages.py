@@ -1,4 +1,4 @@
-"""Notices of alarms, by signed post or mail: one when an alarm is raised, one when it is over. Also
+"""Notices of alarms, by signed POST or mail: one when an alarm is raised, one when it is over. Also
 the owners of alarms.
 
     (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
@@ -49,7 +49,7 @@ GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """Notice that an alarm is raised or over. A post has UTC times, a mail local times."""
+    """Notice that an alarm is raised or over. A POST has UTC times, a mail local times."""
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -57,7 +57,7 @@ class AlarmNotice:
 
     @property
     def over(self) -> bool:
-        """Return whether the message says that the alarm is over."""
+        """Return whether the notice says that the alarm is over."""
         return self.message.over_at is not None
 
     @property
@@ -70,7 +70,7 @@ class AlarmNotice:
         return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
-        """Return the POST's `type`, `timestamp` and `data`, as notifications have them."""
+        """Return `type`, `timestamp` and `data` for the POST, in the form of notifications."""
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",
@@ -87,7 +87,7 @@ class AlarmNotice:
         return json.dumps(document, ensure_ascii=False).encode()
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage:
-        """Return the mail; a recovery replies to the mail of its alarm."""
+        """Return the mail. A recovery is sent as a reply to the mail of its alarm."""
         message, domain = self.message, sender.rpartition("@")[2]
         mail = EmailMessage()
         whose = f"{self.merchant}: " if self.merchant else ""
@@ -111,19 +111,20 @@ class AlarmNotice:
 
 
 class AlarmMessages:
-    """Sender of notices by the configured ways."""
+    """Sender of notices over the configured channels."""
 
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
     ) -> None:
-        """Prepare a sender. ways: channels by name, `post` or `mail`; to: recipients of mails."""
+        """Prepare a sender. `ways` has channels by name, `post` or `mail`; `to` has the recipients
+        of mails."""
         self._context = context
         self._ways = ways
         self._to = to
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store the alarms that the watchdog sees now."""
+        """Store the alarms that are raised now."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):
@@ -191,10 +192,8 @@ class AlarmMessages:
 
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
-    """Build the sender of alarms; None if nobody is notified.
-
-    Raises ConfigurationError if the secret of posts cannot sign.
-    """
+    """Build the sender of notices of alarms; None if nobody is notified. Raises ConfigurationError
+    if the secret of POSTs cannot sign."""
     to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
     if not to:
         ways.pop("mail", None)
@@ -254,7 +253,7 @@ async def owners_of_alarms(
 
 
 async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
-    """Delete the owners of alarms that ended, or that were raised again for another reason."""
+    """Delete the owners of alarms that have ended, or that were raised again for another reason."""
     async with context.database.reading() as connection:
         over = [
             each

@@ -1,6 +1,6 @@
 """Alarms about arrivals: too few deliveries, or payments that belong to no order.
 
-Pure: it asks no database and reads no clock.
+Pure: this module asks no database and reads no clock.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -35,9 +35,10 @@ class Arrivals:
     """Arrivals up to `now`.
 
     last      arrival of the last verified delivery; None if there never was one
-    usual     deliveries in the same stretch (from `last` to `now`, at most LONGEST) on each of the
-              DAYS days before, nearest first; counted up to EXPECTED
-    sessions  when the first SESSIONS sessions since then were opened, oldest first
+    usual     number of deliveries in the same stretch (from `last` to `now`, at most LONGEST) on
+        each
+              of the DAYS days before, most recent day first; counted up to EXPECTED
+    sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
     now: Instant
@@ -50,7 +51,7 @@ _DO: Final = "check the provider's dashboard, and `tallyhook deliveries list` fo
 
 
 def silence(arrivals: Arrivals) -> Alarm | None:
-    """Return the alarm if it is too quiet."""
+    """Return an alarm if too few deliveries arrive; None otherwise."""
     since = "ever" if arrivals.last is None else f"since {instants.format_instant(arrivals.last)}"
     waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
     if waits and len(arrivals.sessions) >= SESSIONS:
@@ -68,8 +69,8 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the expected number: the median of the days before, but not more than a week ago, so
-    that a shop's quiet weekday raises no alarm."""
+    """Return the expected number of deliveries: the median of the days before, but at most the
+    number a week ago, so that a shop's quiet weekday raises no alarm."""
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
@@ -92,10 +93,10 @@ LOOKED_AT: Final = 1_000
 
 
 class Paid(NamedTuple):
-    """An event that states a success.
+    """An event that states a successful payment.
 
-    payment  the key that events of one payment share
-    tied     whether it belongs to an order
+    payment  the key that all events of one payment share
+    tied     whether the payment belongs to an order
     """
 
     source: str
@@ -108,9 +109,9 @@ class Paid(NamedTuple):
 class Seen(NamedTuple):
     """Recent successful payments.
 
-    paid        latest first, none younger than PATIENCE
-    whole       whether these are all that ever came
-    tied_since  sources with a payment that belongs to an order since then
+    paid        payments, latest first, none younger than PATIENCE
+    whole       whether these are all payments that ever came
+    tied_since  sources that had a payment of an order recently
     """
 
     now: Instant
@@ -120,7 +121,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """Return the alarm if none of a source's latest payments belongs to an order."""
+    """Return an alarm if none of a source's latest payments belongs to an order; None otherwise."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})

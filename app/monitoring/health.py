@@ -1,4 +1,4 @@
-"""State of the database in a few numbers, which also proves that it can be read; and when the
+"""State of the database in a few numbers, and so a proof that it can be read. Also finds when the
 public URL's certificate expires, as clients see it."""
 
 import asyncio
@@ -42,16 +42,17 @@ Found = TypeVar("Found")
 class PublicCertificate:
     """The public certificate as this process last saw it.
 
-    ends  EARLIEST if clients do not trust it; None before the first answer
+    ends  when it expires; EARLIEST if clients do not trust it; None before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
-        """look: see `trusted_until`."""
+        """Prepare a probe of the URL. `look` is explained at `trusted_until`."""
         self._url, self._look = url, look
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Probe once and return whether there was an answer. If not, the last result stays."""
+        """Probe once and return whether there was an answer. Without an answer, the last result
+        stays."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -72,15 +73,15 @@ take a third of a second."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The state of the service for a person, read from the database by any process.
+    """The state of the service for a person, which any process can read from the database.
 
-    outcomes  all orders by outcome
-    due       orders whose fold is due, at most COUNTED
+    outcomes  number of orders by outcome
+    due       number of orders whose fold is due, at most COUNTED
     unread    number of accepted records that are not read yet, and their bytes
     aside     number of records set aside
     notifications  numbers of waiting and of abandoned notifications of the shop, each at most
                    COUNTED
-    sealed    leaves in the log, and rows waiting for one (at most COUNTED)
+    sealed    number of leaves in the log, and of rows waiting for a leaf (at most COUNTED)
     free      free bytes on the database's disk; None on a database server
     """
 
@@ -98,13 +99,14 @@ class Overview:
 class StoreState(Overview):
     """The state of the process that receives, for metrics.
 
-    queue    arrivals that are not committed yet
-    read     deliveries read, by source and verdict
-    kept     bytes of deliveries that are read and still in the inbox
+    queue    number of arrivals that are not committed yet
+    read     number of deliveries read, by source and verdict
+    kept     bytes of deliveries that are read but still in the inbox
     faults   consecutive batches of deliveries that could not be written
-    left     leaves in the last published checkpoint, and its instant; None before the first
-    backup   the instant of the last recorded backup; None without one
-    refuses  why nothing can be written now, one sentence; None when it can
+    left     number of leaves in the last published checkpoint, and its instant; None before the
+        first
+    backup   instant of the last recorded backup; None if there is none
+    refuses  sentence on why nothing can be written now; None if writing works
     """
 
     queue: int
@@ -126,11 +128,9 @@ _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raise StoreUnavailable if it takes longer than ANSWER_S.
-
-    Its reads are then abandoned. A commit ends by its own limits, since its connection would be
-    lost.
-    """
+    """Return the result of a check. Raise StoreUnavailable if it takes longer than ANSWER_S. Reads
+    of the check are then abandoned. A commit is not interrupted, because its connection would be
+    lost; it ends by its own limits."""
 
     async def limited() -> Found:
         with anyio.fail_after(ANSWER_S):  # unlike asyncio's, it spares shielded work
@@ -152,12 +152,13 @@ def _end(task: asyncio.Task[Any]) -> None:
 
 
 def nodes_of(context: AppContext) -> NodesWatch:
-    """Return the cached watch over all servers of the database."""
+    """Return the cached state of all servers of the database."""
     return NodesWatch(context.database)
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return sentences on what servers could lose, and on an unacknowledged takeover or restore."""
+    """Return sentences on data that servers could lose, and on an unacknowledged takeover or
+    restore."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
@@ -185,10 +186,11 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return one sentence if the oldest delivery in the inbox has waited too long, or no reader was
+    """Return a sentence if the oldest delivery in the inbox has waited too long, or no reader was
     seen for too long; None otherwise.
 
-    elsewhere  since when a separately started reader is awaited; None if this service starts it
+    elsewhere  since when this service waits for a separately started reader; None if it starts the
+               reader itself
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest
@@ -209,7 +211,7 @@ async def reader_behind(
 
 
 async def overview(context: AppContext) -> Overview:
-    """Read the overview. Raises StoreUnavailable or StorePoisoned if that is impossible."""
+    """Read the overview. Raises StoreUnavailable or StorePoisoned if it cannot be read."""
     unread = await context.inbox.backlog()  # waiting for one more connection would be a deadlock
     async with context.database.reading() as connection:
         counts = await _counts(context, connection, unread=unread)

@@ -1,4 +1,4 @@
-"""Rows that the watchdog reads; and the notices and owners of its alarms.
+"""Rows that the watchdog reads. Also the notices and owners of its alarms.
 
 Time spans are searched by ids, which begin with their instant, so that no index on a time is
 needed. Every query is limited. Unreadable deliveries are rare, so they have their own index.
@@ -54,8 +54,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return when the last verified delivery arrived; None if there never was one. A delivery that
-    a fast clock had dated counts from when its date was corrected."""
+    """Return when the last verified delivery arrived; None if there never was one. If a fast clock
+    had dated a delivery, the time of the correction counts."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -109,15 +109,16 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return events that state a success, among the latest deliveries before `until`, latest first.
-    Each row has source, payment, delivery, arrival, and whether it belongs to an order."""
+    """Return events that state a successful payment, among the latest deliveries before `until`,
+    latest first. Each row has source, payment, delivery, arrival, and whether it belongs to an
+    order."""
     values = {"until": first_id("dlv_", until), "looked_at": looked_at}
     rows = await connection.execute(text(PAID), values)
     return [(*row[:4], bool(row[4])) for row in rows]
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return sources whose payments since then include one of an order, among the latest events."""
+    """Return sources that have a payment of an order since an instant, among the latest events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -127,11 +128,11 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """Accepted deliveries of the last ninety days, as they were read. Days are UTC days.
+    """Numbers of accepted deliveries in the last ninety days. Days are UTC days.
 
     daily           average of the last `days` days, at most seven
-    busiest_day     the number of the day numbered `day` since 1970
-    busiest_minute  the number of the minute numbered `minute` since 1970; 0 if none came
+    busiest_day     number on the busiest day; `day` is that day's number since 1970
+    busiest_minute  number in the busiest minute; `minute` is its number since 1970; 0 if none came
     """
 
     daily: float = 0.0
@@ -157,7 +158,7 @@ _RECENT: Final = (
 
 
 async def arrival_rates(connection: AsyncConnection, *, now: Instant) -> ArrivalRates:
-    """Return the rates of arrivals until now."""
+    """Return the rates of arrivals up to `now`."""
     last = now // MINUTE
     since = last - 7 * DAY // MINUTE
     values = {"last": last}
@@ -179,7 +180,7 @@ async def arrival_rates(connection: AsyncConnection, *, now: Instant) -> Arrival
 
 
 class Stored(NamedTuple):
-    """Stored deliveries, and the bytes that the database takes on its disk."""
+    """Number of stored deliveries, and the bytes that the database takes on its disk."""
 
     deliveries: int
     size: int
@@ -199,7 +200,7 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
     """Return how many deliveries are stored, and the size of the database. Free pages of a file do
-    not count. Do not call it on a cluster, whose other nodes hold the deliveries."""
+    not count. Do not call this on a cluster, because other nodes store the deliveries."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table
@@ -216,10 +217,10 @@ class AlarmMessage:
 
     way        `post` or `mail`
     seen_at    when a receiver last saw the alarm
-    over_at    when it ended; None while it lasts
-    told_at    when the notice of its start was sent; None before
+    over_at    when the alarm ended; None while it lasts
+    told_at    when the notice of the alarm's start was sent; None if it was not sent yet
     tries      failed tries of the due notice
-    due_at     time of the next try; during a try, the end of its claim
+    due_at     time of the next try; during a try, the end of the sender's claim
     """
 
     alarm: str
@@ -235,7 +236,8 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that an alarm is raised or still lasts. One that is seen again was not over."""
+    """Store that an alarm is raised or still lasts. An alarm that is seen again no longer counts as
+    over."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -257,7 +259,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
     """Mark alarms as over that no receiver has seen since an instant, and make their notices due.
-    Include alarms that were last seen at a future instant, by a fast clock."""
+    Also mark alarms that a fast clock saw in the future."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -340,9 +342,9 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 class AlarmOwner:
     """The person who handles an alarm.
 
-    reason  reason for which it was raised; another reason makes another alarm
+    reason  reason for which the alarm was raised; with another reason it is another alarm
     state   the owner's progress
-    at      since when
+    at      since when the person owns the alarm
     """
 
     alarm: str
@@ -372,7 +374,7 @@ async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> Non
 
 
 async def delete_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Delete an owner unless somebody has taken the alarm again."""
+    """Delete the owner of an alarm, unless somebody has taken the alarm again."""
     await connection.execute(
         text("DELETE FROM alarm_owners WHERE alarm = :alarm AND at = :at"),
         {"alarm": taken.alarm, "at": taken.at},

@@ -1,6 +1,6 @@
 """Channels for notices to people: a signed POST to TALLYHOOK_ALARMS__URL, and mail.
 
-Leaves out: what a notice says, who gets it, and what was sent.
+Leaves out: the text of a notice, its recipients, and which notices were sent.
 """
 
 from collections.abc import Sequence
@@ -30,23 +30,24 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after this many failed tries. Each is twice the one before."""
+    """Return the pause after this many failed tries. Each pause is twice the one before, up to a
+    limit."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 
 def latest_pause(now: Instant) -> Instant:
-    """Return the latest possible end of a pause or lease. Later ones come from a fast clock."""
+    """Return the latest possible end of a pause or lease. A later end was set by a fast clock."""
     return Instant(now + LONGEST_PAUSE + CLOCKS_DIFFER)
 
 
 class Notice(Protocol):
-    """Message to people, as a post and as a mail. Its id is the same for every try."""
+    """Message to people, as a POST and as a mail. Its id is the same for every try."""
 
     @property
     def id(self) -> str: ...
 
     def body(self) -> bytes:
-        """Return the POST's `type`, `timestamp` and `data`, as notifications have them."""
+        """Return `type`, `timestamp` and `data` for the POST, in the form of notifications."""
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage: ...
 
@@ -60,7 +61,7 @@ class SendsNotices(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostsNotices:
-    """Channel by signed POST."""
+    """Channel that sends signed POSTs."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -84,7 +85,7 @@ class PostsNotices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailsNotices:
-    """Channel by mail, over the mail server of the reports."""
+    """Channel that sends mail over the mail server of the reports."""
 
     server: MailServer
     sender: str
@@ -97,10 +98,8 @@ class MailsNotices:
 def notice_ways_of(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> dict[str, SendsNotices]:
-    """Build the configured channels, `mail` and `post`. Without a client there are no posts.
-
-    Raises ConfigurationError if the secret of posts cannot sign.
-    """
+    """Build the configured channels, `mail` and `post`. Without a client there is no `post`. Raises
+    ConfigurationError if the secret of POSTs cannot sign."""
     ways, alarms, reports = dict[str, SendsNotices](), settings.alarms, settings.reports
     server = mail_server(
         reports.mail_server, user=reports.mail_user, password=reports.mail_password

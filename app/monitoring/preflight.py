@@ -1,7 +1,7 @@
 """Preflight checks of an installation, with what to do about each problem.
 
 Each check is a function of collected facts, and no sentence contains a secret. Leaves out:
-collecting them.
+collecting the facts.
 """
 
 import json
@@ -52,7 +52,7 @@ NAMED: Final = 6
 class Check:
     """The result of one check.
 
-    state  ok; weak: it works, but a person should know; must: something must be done
+    state  ok; weak: it works, but a person should know; must: a person must act
     do     what to do, or None
     """
 
@@ -70,12 +70,12 @@ def ok(what: str, sentence: str) -> Check:
 
 
 def weak(what: str, sentence: str, do: str | None = None) -> Check:
-    """Return a check that works, with a weakness."""
+    """Return a check result for something that works but has a weakness."""
     return Check(what=what, state="weak", sentence=sentence, do=do)
 
 
 def must(what: str, sentence: str, do: str) -> Check:
-    """Return a check where something must be done."""
+    """Return a check result for something about which a person must act."""
     return Check(what=what, state="must", sentence=sentence, do=do)
 
 
@@ -92,8 +92,8 @@ MEND_SETTING: Final = (
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that a service uses the present settings. `changed` are variables whose value, or whose
-    file's content, has changed since it was started."""
+    """Check that a service uses the present settings. `changed` has the variables whose value, or
+    whose file's content, has changed since the service was started."""
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
@@ -103,8 +103,8 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
 
 
 def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
-    """Report whether the most recently started service is ready, or each reason why not. `answer`
-    is its answer to GET /readyz."""
+    """Report whether the most recently started service is ready, or each reason why it is not.
+    `answer` is the service's answer to GET /readyz."""
     at = f"at {note.address}"
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
@@ -145,7 +145,8 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
 
 
 def of_import_folder(folder: Path, *, usable: bool) -> Check:
-    """Check the watched folder. `usable` says whether it exists and files can be moved in it."""
+    """Check the watched folder. `usable` says whether the folder exists and files can be moved in
+    it."""
     what = "import folder"
     if usable:
         return ok(what, f"{folder} is watched.")
@@ -157,7 +158,7 @@ def of_import_folder(folder: Path, *, usable: bool) -> Check:
 
 
 def of_source(source: SourceState) -> Check:
-    """Report the state of a source's deliveries. Its word begins the sentence."""
+    """Report the state of a source's deliveries. The sentence begins with the name of the state."""
     sentence = f"{source.state}: {source.whole_sentence}"
     if source.state == "ok":
         return ok(f"source {source.source}", sentence)
@@ -189,9 +190,9 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that was created here and that no database backup contains.
+    """Check a key file that was created here. No database backup contains it.
 
-    needed  whether the database already depends on it
+    needed  whether the database already depends on the key
     """
     if there:
         sentence = "No backup of the database holds it: keep a copy in another safe place."
@@ -201,8 +202,8 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Check that every phone number can be found. `others` says whether the database uses another
-    key, as after the key file was lost."""
+    """Check that every phone number can be found. `others` says whether the database has digests of
+    another key, as after the key file was lost."""
     if others:
         yield must(
             variable,
@@ -214,7 +215,7 @@ def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
 def of_readings(sources: Iterable[str]) -> Iterator[Check]:
     """Check that stored deliveries were read with the present settings.
 
-    sources  sources whose settings have changed since then
+    sources  sources whose settings have changed since their deliveries were read
     """
     for source in sources:
         yield must(
@@ -253,7 +254,7 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
 
 
 def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
-    """Check whether the address answers, whether it uses TLS, and when its certificate expires."""
+    """Check whether an address answers, whether it uses TLS, and when its certificate expires."""
     if probe.tls_problem is not None:
         yield must(what, f"TLS fails: {probe.tls_problem}.", "fix the certificate or the address")
         return
@@ -276,7 +277,7 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_company(issuer: str, problem: str | None) -> Check:
-    """Check that people can be sent to the company's sign-in, and its tokens verified."""
+    """Check that the company's sign-in can be reached, and its tokens verified."""
     what = "company's sign-in"
     if problem is None:
         return ok(what, f"{issuer} answers, and states its addresses and keys.")
@@ -309,7 +310,7 @@ def of_no_database(error: TallyhookError) -> Check:
 
 
 def of_database(facts: DatabaseFacts) -> Iterator[Check]:
-    """Check the database for dangers."""
+    """Check the database for settings and states that endanger its data."""
     name = f"{facts.kind} {'.'.join(map(str, facts.version))}"
     for setting in facts.off:
         yield must(
@@ -346,14 +347,15 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
-    """Return whether this SQLite has the WAL-reset bug: 3.7.0 to 3.51.2, except 3.44.6 and later of
-    3.44 and 3.50.7 and later of 3.50 (https://sqlite.org/wal.html, "The WAL-Reset Bug")."""
+    """Return whether this SQLite version has the WAL-reset bug: 3.7.0 to 3.51.2, except from 3.44.6
+    in 3.44 and from 3.50.7 in 3.50 (https://sqlite.org/wal.html, "The WAL-Reset Bug")."""
     mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
 
 
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
-    """Check who states an order's price. `since` is None before a first start with the rule."""
+    """Check who states an order's price. `since` is None if the service never started with this
+    rule."""
     what = "prices"
     if not required:
         sentence = "An order without a price of the shop's counts as paid at the event's price."
@@ -364,7 +366,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """List API tokens that expire soon, since a program would suddenly be refused."""
+    """List API tokens that expire soon, because their programs would suddenly be refused."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -386,14 +388,16 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a raised alarm into a check. Its sentence has the state, a colon, and what to do."""
+    """Turn a raised alarm into a check. The alarm's sentence has the state, a colon, and what to
+    do."""
     sentence, _, do = alarm.sentence.partition(": ")
     made = must if alarm.pressing else weak
     return made(name, f"{sentence}.", do.removesuffix("."))
 
 
 def of_merchant() -> Check:
-    """State the one-merchant rule: two shops' orders with one reference would be one order."""
+    """State the one-merchant rule: orders of two shops with the same reference would be one
+    order."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

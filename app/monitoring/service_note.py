@@ -1,4 +1,5 @@
-"""Notes of a listening service, through which `doctor`, another process, finds it and its settings.
+"""Notes of a listening service, by which `doctor`, another process, finds the service and its
+settings.
 
     serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 
@@ -30,8 +31,8 @@ _FACT: Final = "service"
 class ServiceNote:
     """The service that was started last.
 
-    address   its address: scheme, host and port
-    name      random name, chosen at its start
+    address   scheme, host and port of the service
+    name      random name, chosen when the service starts
     settings  digest of each setting that differs from its default, by variable
     """
 
@@ -55,7 +56,8 @@ async def noted_service(context: AppContext) -> ServiceNote | None:
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables whose value, or whose file's content, has changed since that start."""
+    """Return the variables whose value, or whose file's content, has changed since the noted
+    start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]

@@ -67,8 +67,8 @@ class Watched(NamedTuple):
     """Input of the watchdog.
 
     ages         deliveries that this process refused for their age; None if it is not a receiver
-    unallocated  payments without an order, if they were counted before
-    ends         collects the times at which present conditions become alarms
+    unallocated  payments without an order, if they were already counted
+    ends         list to which checks add the times at which present conditions become alarms
     """
 
     context: AppContext
@@ -77,8 +77,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is too recent for an alarm. If so, note
-        when it becomes one."""
+        """Return whether a condition that began at `since` is still too recent for an alarm. Also
+        note when the condition becomes an alarm."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -91,10 +91,10 @@ Look = Callable[[Watched], Awaitable[Alarm | None]]
 class Watch(NamedTuple):
     """A watched condition.
 
-    name    its key in readiness, and in the metric `tallyhook_<name>_alarm`
+    name    key in readiness, and in the metric `tallyhook_<name>_alarm`
     figure  the metric's help text
     look    function that checks once, and returns the alarm if there is a reason
-    dated   whether `tallyhook_<name>_since_seconds` states its start
+    dated   whether `tallyhook_<name>_since_seconds` gives the start of the condition
     """
 
     name: str
@@ -108,7 +108,7 @@ WATCHES: Final = list[Watch]()
 
 
 def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
-    """Return a decorator that adds a check to WATCHES under the function's name."""
+    """Return a decorator that adds a check to WATCHES under the check's function name."""
 
     def add(look: Look) -> Look:
         WATCHES.append(Watch(look.__name__.removeprefix("_"), figure, look, dated))
@@ -216,7 +216,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
 
 
 def unallocated_words(found: UnallocatedTotals) -> str:
-    """Return how many payments have no order, and how much money they hold, as text."""
+    """Return how many payments have no order, and their amounts, as text."""
     count = counted(found.count, "payment is", "payments are")
     sums = [str(money) for money in found.held]
     if found.unclear:
@@ -503,7 +503,7 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
 
 
 class Watchdog:
-    """Result of the last look, for readiness, metrics and the feed.
+    """Results of the last round of checks, for readiness, metrics and the feed.
 
     alarms    raised alarms by the name of their Watch
     findings  number of orders with each watched finding
@@ -512,7 +512,8 @@ class Watchdog:
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
-        """messages: sender of notices, if any way is configured."""
+        """Prepare a watchdog that has not checked yet. `messages` sends notices; None if nobody is
+        notified."""
         self._watched = watched
         self._messages = messages
         self._ends = list[Instant]()
@@ -533,11 +534,11 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` may be due or over, and was last checked more than
-        AGAIN_S ago.
+        """Return whether the alarm `reader` may be due or over. Return False if it was checked
+        within AGAIN_S.
 
-        oldest  when the oldest unread delivery arrived, which the receiver knows without the
-                database
+        oldest  when the oldest unread delivery arrived; the receiver knows this without the
+            database
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND
@@ -548,7 +549,8 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Look once and log what has changed. Return 0, since nothing is due at once."""
+        """Run all checks once and log changes. Return 0, because no further round is due at
+        once."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

@@ -1,4 +1,4 @@
-"""Rows of operators who want notices of their work, and the audit entries that cause notices."""
+"""Operators' choices of notices about their work, and the audit entries that cause notices."""
 
 import json
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from reconcile.instants import LATEST, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeChoice:
-    """An operator's choice of notices of their work.
+    """An operator's choice of notices about their work.
 
     pace      `at_once` or `daily`
     way       `mail` or `post`
-    address   where mails go; None for posts
-    position  number of the last audit entry that they were notified of
-    due_at    time of the next check; during a try, the end of its claim
+    address   recipient of mails; None for POSTs
+    position  number of the last audit entry that was sent to the operator
+    due_at    time of the next check; during a try, the end of the claim
     tries     failed tries since the last success
     """
 
@@ -68,8 +68,8 @@ async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice 
 async def choices_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> list[NoticeChoice]:
-    """Return choices whose entries must be checked. A shop has some dozens of operators. Choices
-    due after `beyond` were postponed by a fast clock, and are included."""
+    """Return choices whose entries must be checked now. Choices that a fast clock postponed beyond
+    `beyond` are included. There is no limit, because a shop has only dozens of operators."""
     rows = await connection.execute(
         text(
             "SELECT operator, pace, way, address, position, due_at, tries FROM notice_choices "
@@ -83,7 +83,8 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim a choice until an instant. Return False if another was faster or it changed."""
+    """Claim a choice until an instant. Return False if another process was faster or the choice
+    changed."""
     claimed = await connection.execute(
         text(
             "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "
@@ -102,7 +103,7 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store the last entry that the operator was notified of, unless they have chosen again."""
+    """Store the last entry that was sent to the operator, unless the operator has chosen again."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "

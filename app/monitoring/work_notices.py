@@ -6,7 +6,7 @@
     (4) store  the number of the last entry, so that nobody is notified twice
 
 A process that dies between (3) and (4) sends again, with the same id. A notice names no customer
-and no order. Its subject is on the page that it links to.
+and no order. It links to the page with its subject.
 """
 
 import json
@@ -52,7 +52,8 @@ ADDRESS_MAX: Final = 254
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """One thing to do, `break_assigned` or `approval_waits`, with its sentence and its page."""
+    """One task, `break_assigned` or `approval_waits`, with its sentence and the address of its
+    page."""
 
     kind: Literal["break_assigned", "approval_waits"]
     subject: str
@@ -62,7 +63,7 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """Notice of one operator's work. A post has UTC times, a mail local times.
+    """Notice of one operator's work. A POST has UTC times, a mail local times.
 
     id  the same for every try
     """
@@ -76,7 +77,7 @@ class WorkNotice:
     zone: tzinfo
 
     def body(self) -> bytes:
-        """Return the POST's `type`, `timestamp` and `data`, as notifications have them."""
+        """Return `type`, `timestamp` and `data` for the POST, in the form of notifications."""
         document: dict[str, Any] = {
             "type": "work.waits",
             "timestamp": format_instant(self.at),
@@ -126,7 +127,7 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator is notified; None if they are not."""
+    """Return how an operator is notified; None if the operator is not notified."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 
@@ -134,11 +135,8 @@ async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoic
 async def choose_notices(
     context: AppContext, operator: str, *, pace: Pace, way: Way, address: str, by: str | None
 ) -> None:
-    """Store how an operator is notified of work from now on.
-
-    Raises UsageError for a channel that is not configured, for a bad address, and for anyone but
-    the operator or an admin.
-    """
+    """Store how an operator is notified of work from now on. Raises UsageError for a channel that
+    is not configured, for a bad address, and for anyone but the operator or an admin."""
     settled = address.strip() or None
     if pace != "off":
         if way not in ways_set_up(context):
@@ -185,7 +183,7 @@ def _check_address(address: str | None) -> None:
 
 
 def next_morning(context: AppContext, now: Instant) -> Instant:
-    """Return when the next digest is sent."""
+    """Return when the next daily notice is sent."""
     calendar = Calendar(context.calendar_zone)
     today = Instant(calendar.day(calendar.day_of(now))[0] + MORNING)
     return today if today > now else Instant(calendar.next_day(now) + MORNING)
@@ -266,7 +264,8 @@ class WorkNotices:
             )
 
     async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
-        """Return the work that an entry gives the operator; None if it is not theirs (step 2)."""
+        """Return the work that an entry creates for the operator; None if it creates none (step
+        2)."""
         me = choice.operator
         if entry.who == me:
             return None

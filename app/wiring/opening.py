@@ -65,9 +65,9 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> bool:
-    """Return whether the database uses no key yet. Raise ConfigurationError if it uses another than
-    the file's, or if there is no key file: with a new key nobody would be found, or erased, by the
-    phone numbers that were stored before."""
+    """Return whether the database uses no key yet. Raise ConfigurationError if the database uses
+    another key than the file's, or there is no key file: with a new key nobody would be found, or
+    erased, by the phone numbers that were stored before."""
     key = read_phone_key(path)
     name = bytes(4) if key is None else key.name
     async with database.reading() as connection:
@@ -87,8 +87,8 @@ async def _check_phone_key(database: Database, path: Path) -> bool:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether an SQLite database is about to be created. A wrong path, or one relative to
-    another folder, creates one as well."""
+    """Return whether an SQLite database is about to be created. This also happens with a wrong
+    path, or with a path relative to another folder."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 
@@ -100,7 +100,7 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Create the journal of erasures together with the database. If that fails, deliveries are
+    """Create the journal of erasures together with the database. If this fails, deliveries are
     still received, and an erasure reports the problem."""
     from app.privacy.fit_journal import begin_journal
 
@@ -120,8 +120,8 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
 
 
 async def distribute_database(settings: Settings) -> list[str]:
-    """Distribute the remaining tables over the nodes of a Citus cluster, and return their names.
-    Raises UsageError without a cluster, or if another process serves the database."""
+    """Distribute the tables that are still local over the nodes of a Citus cluster. Return their
+    names. Raises UsageError without a cluster, or if another process serves the database."""
     database = Database(settings, purpose="alone")
     try:
         return await database.distribute()
@@ -130,11 +130,8 @@ async def distribute_database(settings: Settings) -> list[str]:
 
 
 async def create_database(settings: Settings, *, anew: bool) -> Path:
-    """Create an SQLite database, and return its file. With `anew`, an earlier database may have
-    been there and be gone.
-
-    Raises UsageError on PostgreSQL, and if there is a database.
-    """
+    """Create an SQLite database, and return its file. With `anew`, create it even if an earlier
+    database is missing. Raises UsageError on PostgreSQL, and if the database exists."""
     database = Database(settings)
     try:
         return await database.create(anew=anew)
@@ -143,7 +140,7 @@ async def create_database(settings: Settings, *, anew: bool) -> Path:
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """Return the effects of `upgrade_database` and the start after it. Writes nothing."""
+    """Return what `upgrade_database` and the start after it would change. Writes nothing."""
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 

@@ -1,10 +1,9 @@
 """A running service on its own database, without a socket.
 
 A receiver runs the HTTP application, the queue, which commits to the inbox, and the tasks that
-watch both. Reading the inbox, folding, sealing and notifying are done by a separate process
-(`serving`), or in the same process in tests. When a part ends by itself, or the store is poisoned,
-readiness turns red, the server stops, and the process ends, because half a service must not
-acknowledge anything.
+watch both. A separate process (`serving`) reads the inbox, folds, seals and notifies; in tests the
+same process does this. When a part ends by itself, or the store is poisoned, readiness turns red,
+the server stops, and the process ends, because half a service must not acknowledge anything.
 """
 
 from __future__ import annotations
@@ -93,7 +92,8 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
 def _watchdog(
     context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """Build the watchdog, its task and, if anybody is notified, the task that notifies."""
+    """Build the watchdog and its task. If anybody is notified of alarms, also build the task that
+    notifies."""
     alarms, messages = context.settings.alarms, None
     if client is not None and (alarms.url or alarms.mail_to):
         from app.monitoring.alarm_messages import alarm_messages_of
@@ -120,8 +120,8 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Build the part that probes the certificate of the public URL, if there is a URL and outgoing
-    requests are allowed."""
+    """Build the part that probes the certificate of the public URL. Return none if there is no
+    https URL or no client for outgoing requests."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -141,8 +141,8 @@ class Service:
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """Prepare a service that is not running yet. `parts` are those of `working_parts` that run
-        in this process. `client` sends notices of alarms."""
+        """Prepare a service that is not running yet. `parts` are the parts from `working_parts`
+        that run in this process. `client` sends notices of alarms."""
         settings = context.settings
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: write sandbox or live"])
@@ -215,14 +215,15 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return why no payment can be started. Deliveries are still received."""
+        """Return why no payment can be started; None if one can. Deliveries are still received."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:
-        """Return which parts failed, if any. The process must then end with an error."""
+        """Return why parts failed; empty if none did. If any failed, the process must end with an
+        error."""
         return self._broken
 
     def fail(self, reason: str) -> None:
@@ -236,7 +237,8 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the queue and background tasks. On leaving, all waiting items are written."""
+        """Run the queue and background tasks. When the block ends, all waiting items are
+        written."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())
@@ -289,7 +291,7 @@ Where = Literal["apart", "all", "reading", "none"]
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the processes beside a receiver, which end after it."""
+    """Run the worker process of a receiver. It ends after the receiver."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,

@@ -56,7 +56,8 @@ BACKLOG = 2048
 
 
 class SignallessServer(uvicorn.Server):
-    """Uvicorn without its signal handling, which would end the process before we close."""
+    """Uvicorn without its signal handling, which would end the process before the service is
+    closed."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -118,7 +119,8 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """Log a description of the service. `new` is the place of a newly created database."""
+    """Log a description of the service. `new` is the path of a newly created database; None if it
+    existed."""
     if new is not None:
         log.info("there was no database, so a new one is created", database=new)
     if await unfinished(service.context) is not None:
@@ -147,7 +149,7 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
 
 
 def _stop(service: Service, server: uvicorn.Server) -> None:
-    """Accept no more requests. Requests that wait for news get what there is."""
+    """Accept no more requests. Requests that wait for news are answered with the present state."""
     service.context.signals.closing.set()
     server.should_exit = True
 
@@ -171,7 +173,7 @@ NOTE_AGAIN_S: Final = 5.0
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
-    """Log where the server listens once it does, and note the last address for `doctor`."""
+    """Log where the server listens once it is listening. Note the last address for `doctor`."""
     # Uvicorn announces its start only by a flag.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -358,7 +360,8 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """Make the server end with its parent or at a signal. Return the function that ends it."""
+    """Make the server end with its parent or at a signal. Return the function that ends the
+    server."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

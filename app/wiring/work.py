@@ -2,10 +2,11 @@
 
 A process is kept for some minutes for the next use case. It is killed if its caller ends or no
 longer waits. A killed run, import or closing has changed nothing, as when its command is killed. A
-killed approval may have been stored: an erasure is approved before its first row is deleted, and
+killed approval may have been stored: an erasure is approved before the first row is deleted, and
 the next erasure finishes it.
 
-A new kind of proposal is one line of `proposals_of`. The room that owns the act defines it.
+To add a kind of proposal, add one line to `proposals_of`. The room that owns the act defines the
+kind.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Implementation of `Elsewhere` with these settings."""
+    """Implementation of `Elsewhere` for given settings."""
 
     settings: Settings
 
@@ -75,7 +76,7 @@ def _in_process(
     args: tuple[Any, ...],
     words: Mapping[str, Any],
 ) -> tuple[Refused | None, Any]:
-    """Run a use case. Return (None, its result), or (the refusal, None)."""
+    """Run a use case. Return (None, result) if it succeeded, or (refusal, None)."""
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Any:
@@ -91,7 +92,7 @@ def _in_process(
 
 
 def proposals_of(context: AppContext) -> Proposals:
-    """Return the proposals, with every kind of act that may need two people."""
+    """Return the proposals of every kind of act that may need two people."""
     from app.access.proposals import Proposals
     from app.finance.bank_balances import difference_kind
     from app.finance.break_acts import acceptance_kind

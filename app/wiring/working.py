@@ -1,6 +1,6 @@
 """Processes that read, fold, seal and notify, from start to end, and the parts that they run.
 
-A receiver's API is not loaded here: a worker starts in half the time without it.
+A receiver's API is not loaded here, because without it a worker starts in half the time.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ Parts = Sequence[tuple[str, Part]]
 def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
-    """Build the parts that read deliveries from the inbox into the database, and ask providers
-    about unconfirmed events."""
+    """Build the part that reads deliveries from the inbox into the database, and the part that asks
+    providers about unconfirmed events."""
     assert context.settings.environment is not None
     reads = ReaderContext(
         context, inbox_of(context), context.sources, context.settings.environment, HOLDING
@@ -75,7 +75,7 @@ def working_parts(
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
     """Return all parts that process accepted deliveries. `client` sends the shop's notifications,
-    `signer` signs the log. If one is None, another process does that work."""
+    and `signer` signs the log. If either is None, another process does its work."""
     settings = context.settings
     parts = reading_parts(context, askers)
     parts.append(("the fold worker", FoldWorker(context)))
@@ -163,10 +163,8 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     """Read the inbox, fold due orders, ask providers, seal, notify the shop, and prune settled
-    orders. Run until told to end, or until the parent ends or asks for it.
-
-    Raises UsageError on SQLite without a parent, where `serve` does this work.
-    """
+    orders. Run until a signal, or until the parent ends or asks for the end. Raises UsageError on
+    SQLite without a parent, because `serve` does this work there."""
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
     try:
@@ -199,7 +197,8 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
+    """Run all parts until a signal or the parent ends them, or until a part fails. A failure is
+    logged."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
@@ -242,8 +241,8 @@ async def _until_asked(
 async def _ended(
     database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
-    """Wait for parts that were told to end. Raises UnreachableError if one failed, which is logged,
-    or if nothing more may be written."""
+    """Wait for parts that were told to end. Raises UnreachableError if a part failed, which is
+    logged, or if nothing more may be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await cancelled(hearing)

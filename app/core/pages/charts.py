@@ -1,7 +1,7 @@
 """SVG charts for pages: bars, and stacked bars.
 
-Series differ by pattern and have a legend, so that nobody needs colours. A screen reader reads a
-title and a description. Equal numbers give equal SVG.
+Series differ by pattern and have a legend, so that nobody needs to see colours. A screen reader
+reads a title and a description. Equal numbers give equal SVG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,10 +66,9 @@ def bars(
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Draw a stacked bar for each label, with a different pattern for each series.
-
-    Raises ValueError for more than SERIES_MAX series, or one with more or fewer values than labels.
-    """
+    """Draw a stacked bar for each label, with a different pattern for each series. Raises
+    ValueError for more than SERIES_MAX series, or if a series does not have one value for each
+    label."""
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
     totals = [sum(each.values[place] for each in series) for place in range(len(labels))]
@@ -114,7 +113,7 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance between ticks: the smallest 1, 2 or 5 times a power of ten that needs at
+    """Return the distance between ticks: 1, 2 or 5 times a power of ten, the smallest that needs at
     most _TICKS_MOST ticks."""
     power = 1
     while True:
@@ -158,7 +157,8 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Draw every label, or evenly spaced ones if not all fit. Long labels take two lines."""
+    """Draw the labels below the columns; if not all fit, evenly spaced ones. Long labels get two
+    lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)

@@ -1,7 +1,7 @@
-"""Document model of letters, block by block, and its two output formats: HTML and PDF.
+"""Document model of letters, block by block, and the two output formats: HTML and PDF.
 
 A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text is passed as
-data, so that none can be markup. Each format has one template for all letters.
+data, so that no text can become markup. Each format has one template for all letters.
 """
 
 import base64
@@ -21,7 +21,7 @@ PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
 class Phrase(NamedTuple):
-    """Words in one style. `line` says whether they begin a new line."""
+    """Words in one style. `line` says whether the words begin a new line."""
 
     text: str
     look: PhraseLook = ""
@@ -56,9 +56,9 @@ class Listing:
 class LetterTable:
     """Rows of cells. A row with one cell spans all columns but the first.
 
-    widths   share of the width for each column; 0: as wide as its words, which are not wrapped
+    widths   share of the width for each column; 0: as wide as the column's words, without wrapping
     numbers  columns of amounts
-    labels   whether the first cell of each row is the label of the others
+    labels   whether the first cell of each row is the label of the row
     """
 
     rows: Sequence[Sequence[Phrases]]
@@ -71,7 +71,8 @@ class LetterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """One moment. `gap` is the time since the moment before. `day` is set if a new day begins."""
+    """One moment of a timeline. `gap` is the time since the previous moment. `day` is set if a new
+    day begins."""
 
     x: int
     time: str
@@ -82,7 +83,8 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """One event: where it happened, where it reached us, and how far its number is moved aside."""
+    """One event: where it is drawn in the lane `happened` and in the lane `reached`, and how far
+    its number is moved aside."""
 
     number: int
     happened_x: int
@@ -94,8 +96,8 @@ class DrawnEvent:
 class Drawing:
     """A timeline of two lanes, in CSS pixels.
 
-    left               edge of the first column; the lanes' names are to the left of it
-    happened, reached  heights of the lanes
+    left               edge of the first column; the lanes' names are to the left of this edge
+    happened, reached  vertical positions of the lanes
     """
 
     columns: tuple[LetterColumn, ...]
@@ -109,10 +111,10 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExhibit:
-    """A file attached to the letter, on separate pages.
+    """A file attached to the letter, shown on separate pages.
 
-    file   its file name beside the letter; "" for a text
-    pages  number of its pages that are shown
+    file   name of the file beside the letter; "" for a text
+    pages  number of the file's pages that are shown
     """
 
     title: str
@@ -154,10 +156,10 @@ def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | 
 
 
 def pdf_of(letter: LetterDocument, template: Path) -> bytes:
-    """Typeset the letter. Raise ImportError without Typst, and Typst's error for a file that it
-    cannot typeset.
+    """Typeset the letter. Raise ImportError if Typst is not installed, and Typst's error if it
+    cannot typeset a file.
 
-    template  copy of `TYPST`, beside the exhibits' files
+    template  copy of `TYPST`, in the folder of the exhibits' files
     """
     root, values = template.parent, pdf_values(letter)
     return paper.typeset(template, root=root, given="letter", values=values)

@@ -1,8 +1,9 @@
 """PDF from templates by Typst, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters, with which every machine makes the same
-bytes. The machine's fonts are used only for other characters, which are empty boxes without a font.
-Typst is an extra (`pdf`), and imported only here. All text is passed as JSON, never as markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters, and every machine makes the same bytes
+with them. The machine's fonts are used only for other characters. A character without a font is
+shown as an empty box. Typst is an extra (`pdf`), and imported only here. All text is passed as
+JSON, never as markup.
 """
 
 import json
@@ -31,10 +32,8 @@ _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Typeset a template, which gets the values as JSON in the input `given`.
-
-    The member `unshown` is added, with the sentence of `unshown_in`. Raises ImportError without
-    Typst.
+    """Typeset a template, which gets the values as JSON in the input `given`. The sentence of
+    `unshown_in` is added to the values as `unshown`. Raises ImportError if Typst is not installed.
     """
     import typst
 
@@ -49,11 +48,8 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return how many pages of a file in `root` Typst can typeset; 0 if it cannot, or for more than
-    `most`.
-
-    A picture has one page.
-    """
+    """Return how many pages of a file in `root` Typst can typeset. Return 0 if it cannot typeset
+    the file, or the file has more than `most` pages. A picture has one page."""
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -93,10 +89,7 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 def unshown_in(values: Mapping[str, Any]) -> str:
     """Return a sentence on characters that no font of this machine has, and what to do; empty if
-    all are shown.
-
-    Raises ImportError without Typst.
-    """
+    all characters can be shown. Raises ImportError if Typst is not installed."""
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
@@ -118,13 +111,13 @@ def _sentence(rare: list[str]) -> str:
 
 
 def _rare_in(values: Mapping[str, Any]) -> list[str]:
-    """Return each character that a font might lack, once."""
+    """Return each character of the values that a font might lack, once."""
     text = json.dumps(values, ensure_ascii=False)
     return sorted({each for each in text if each > _SURE and category(each)[0] in "LNS"})
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return all these characters of every script in which one is missing.
+    """Return the characters of every script in which at least one of these characters is missing.
 
     own  whether only Typst's own fonts count
     """
