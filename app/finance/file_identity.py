@@ -115,7 +115,7 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file. What the caller states is not checked against the content.
+    """Identify a file. A kind and a source that the caller gives are taken as facts.
 
     account  the bank account of rows that name none
     saved    saved mappings that may fit

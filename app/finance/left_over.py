@@ -1,7 +1,8 @@
 """Unmatched lines among which a person looks for the counterpart of a break.
 
-They are the subjects of open breaks with opposite causes, and bank lines without a provider. A
-person may choose several lines. The page shows how much of the break's sum remains without them.
+They are the subjects of open breaks that may be the break's other half, and bank lines without a
+provider. A person may choose several lines. The page shows how much of the break's sum remains
+without them.
 """
 
 from collections.abc import Sequence

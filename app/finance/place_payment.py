@@ -65,7 +65,8 @@ class Placing:
     dismiss   why the payment belongs to no order
     to        the account that a dismissed payment's money goes to
     replaces  id of the last record on the payment that the person saw; None to act whatever the
-              last record is, unless the payment is assigned
+              last
+              record is, unless the payment is assigned or dismissed
     """
 
     kind: ActKind

@@ -71,9 +71,10 @@ MONEY: Final = ("minor", "gross", "fee", "net")
 class ImportForm:
     """A kind of file that can be imported.
 
-    identity  columns in which at most `at_most` rows of a file may be equal, in the order of rows
+    identity  first columns of a staged row; at most `at_most` rows of a file may be equal in them
     names     field that is named in the problem of surplus rows. If `at_most` is 1, every good row
-              has this column
+              has
+              this column
     opens     function that opens a file as a table
     """
 

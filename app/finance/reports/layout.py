@@ -39,7 +39,7 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables with one row for each break or order. They can be as long as the period."""
+"""Tables that list single items, one in each row. They can be as long as the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
 """Tables with the full proof of the other tables, and the lists. Readers need them only later."""
