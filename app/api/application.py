@@ -195,7 +195,7 @@ async def _on_unreachable(request: Request, error: Exception) -> Response:
     return problem(
         503,
         "store_unavailable",
-        "The store cannot answer now; try again.",
+        "The store cannot answer now. Send the request again.",
         headers={"Retry-After": str(RETRY_AFTER_S)},
     )
 
@@ -205,7 +205,7 @@ async def _on_fault(request: Request, error: Exception) -> Response:
     return problem(
         500,
         "internal_error",
-        "Tallyhook itself made a mistake, which its log explains; ask again, and report it if it "
-        "stays.",
+        "Tallyhook had an internal error, which its log explains. Send the request again, and "
+        "report the error if it repeats.",
         headers=HEADERS,  # Starlette answers this outside of its middleware
     )

@@ -101,12 +101,10 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAsked(AsOfAsked):
-    family: Annotated[
-        Family | None, "Of which kind the dispute is, where its reason is unclear."
-    ] = None
-    respond_by: Annotated[
-        Moment, "Until when the bank takes an answer, where no message says it."
-    ] = None
+    family: Annotated[Family | None, "Kind of the dispute, if its reason is unclear."] = None
+    respond_by: Annotated[Moment, "The bank's deadline for an answer, if no message states it."] = (
+        None
+    )
 
     def of(self, order: str) -> CaseRequest:
         """Return the request for this order's case."""
@@ -163,7 +161,7 @@ OPERATIONS: Final = (
         may="evidence_built",
         answers={
             200: "The bundle: `tallyhook evidence verify FILE` checks it",
-            409: "It cannot be built so, or is too large to be answered",
+            409: "The bundle cannot be built with these parameters, or is too large for an answer",
         },
         unknown=ORDER_UNKNOWN,
         refused=(409, "evidence_refused"),
@@ -183,7 +181,7 @@ OPERATIONS: Final = (
         CaseRoutes.get_letter,
         "evidence",
         tag="cases",
-        answers={409: "It cannot be written; the sentence says why"},
+        answers={409: "The letter cannot be written; the sentence says why"},
         unknown=ORDER_UNKNOWN,
     ),
     Operation(

@@ -48,26 +48,28 @@ from reconcile.matching.control import BUCKETS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinesAsked(PageAsked):
-    reference: Annotated[str | None, "Only lines that name this order, group or payment."] = None
+    reference: Annotated[str | None, "Only lines with this order, group or payment."] = None
     as_of: AsOf = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankLinesAsked(PageAsked):
-    stands: Annotated[str | None, Keywords(enum=BUCKETS), "Only lines that stand there."] = None
+    stands: Annotated[str | None, Keywords(enum=BUCKETS), "Only lines in this state."] = None
     as_of: AsOf = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreaksAsked(PageAsked):
     cause: Annotated[BreakCause | None, "Only this cause."] = None
-    state: Annotated[State | None, "Only in this state; without it all but closed ones."] = None
-    assignee: Annotated[str | None, AS_SENT, "Only those of this assignee."] = None
+    state: Annotated[
+        State | None, "Only breaks in this state. Default: all except closed ones."
+    ] = None
+    assignee: Annotated[str | None, AS_SENT, "Only breaks assigned to this person."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateAsked(PageAsked):
-    all: Annotated[bool, "What evidence ended, too."] = False
+    all: Annotated[bool, "Include money that later evidence has settled."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class ClosedAsked:
     version: Annotated[
         int | None,
         Keywords(minimum=1, maximum=9_999),
-        "Of the closing, where the month was reopened; without this the one that stands.",
+        "Version of the closing, if the month was reopened. Default: the one in force.",
     ] = None
 
 
@@ -118,7 +120,9 @@ class FinanceRoutes:
             page = await bank_match.booked_page(self._context, **asdict(asked), kept=self._bank)
         except NotFoundError:
             raise ApiProblem(
-                422, "parameter_invalid", "after is no line of this list: begin without it."
+                422,
+                "parameter_invalid",
+                "after is not a line of this list: leave it out to start from the first page.",
             ) from None
         following = page.lines[-1].line.line_id if page.more else None
         return {"lines": [each.document() for each in page.lines], "next": following}
@@ -254,7 +258,7 @@ def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list
     """Return a page of things by name, and its last name where more follow."""
     names = list(known)
     if asked.after and asked.after not in known:
-        sentence = f"after is no {what}: begin without it."
+        sentence = f"after is not a {what}: leave it out to start from the first page."
         raise ApiProblem(422, "parameter_invalid", sentence)
     begin = names.index(asked.after) + 1 if asked.after else 0
     shown = names[begin : begin + asked.limit]
@@ -262,7 +266,7 @@ def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list
     return [known[name] for name in shown], shown[-1] if more else None
 
 
-_MANY = "They are too many to be matched, or their sums too large"
+_MANY = "There are too many lines to match, or their sums are too large"
 _NOT_CLOSED: Final = (
     "period_not_closed",
     "There is no closed month of this name, or not this version of it.",
@@ -310,7 +314,7 @@ OPERATIONS: Final = (
     _read(
         "/api/v1/periods/{period}/journal",
         FinanceRoutes.get_period_journal,
-        answers={409: "It is too long; the sentence says so"},
+        answers={409: "The name is too long; the sentence says so"},
         unknown=_NOT_CLOSED,
         refused=(409, "report_not_made"),
         media=report_routes.JOURNAL_MEDIA,

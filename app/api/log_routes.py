@@ -49,7 +49,7 @@ class NotificationsAsked(NewestAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseAsked:
-    held_for: Annotated[HoldReason | None, "What it is held for."] = None
+    held_for: Annotated[HoldReason | None, "The reason of the hold."] = None
 
 
 class LogRoutes:
@@ -168,8 +168,8 @@ OPERATIONS: Final = (
         "operator",
         may="orders_released",
         answers={
-            200: "The order, as it stands now",
-            404: "It is unknown, or not held for this",
+            200: "The order in its current state",
+            404: "The order is unknown, or not held for this reason",
             422: "No reason is given, or no hold is named",
         },
         unknown=("not_held", ""),

@@ -210,7 +210,7 @@ class _Describing:
     def _refusals(self, described: Operation) -> dict[int, dict[str, Any]]:
         lacks = f"The token lacks the scope `{described.scope}`, which `scope` names"
         if described.scope == "operator":
-            lacks = "It takes an `operator`'s own token, of a role that may do this"
+            lacks = "This needs an `operator`'s own token, and a role that may do this"
         words = {
             401: "No token in force",
             403: lacks,
@@ -220,7 +220,7 @@ class _Describing:
         }
         if described.body or "body" in described.takes:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
-            words[422] = "The body or a parameter is wrong; every mistake is named"
+            words[422] = "The body or a parameter is wrong; every mistake is listed"
         if described.unknown is not None:
             words[404] = described.unknown[1].removesuffix(".") or "Nothing is known of this order"
         words |= {status: each for status, each in described.answers.items() if status >= 400}
@@ -279,7 +279,7 @@ def _webhooks(describing: _Describing) -> dict[str, Any]:
                 "rule. The same id may come again: it is the same change.",
                 "security": [],
                 "parameters": [
-                    _signed("webhook-id", "The same at every try.", "ntf_1_5f5f5f5f5f5f5f5f"),
+                    _signed("webhook-id", "The same at every attempt.", "ntf_1_5f5f5f5f5f5f5f5f"),
                     _signed(
                         "webhook-timestamp", "When it was signed, in Unix seconds.", "1791210600"
                     ),
@@ -287,12 +287,12 @@ def _webhooks(describing: _Describing) -> dict[str, Any]:
                 ],
                 "requestBody": describing.body(NotificationDocument),
                 "responses": {
-                    "2XX": {"description": "Taken; it is not sent again"},
+                    "2XX": {"description": "Accepted; it is not sent again"},
                     "429": {
-                        "description": "Not now; it is sent again after `Retry-After`",
+                        "description": "Not accepted now; it is sent again after `Retry-After`",
                         "headers": _RETRY_AFTER,
                     },
-                    "default": {"description": "Not taken; it is sent again, for three days"},
+                    "default": {"description": "Not accepted; it is sent again for three days"},
                 },
             }
         }

@@ -57,9 +57,9 @@ Before = Annotated[
     int, Keywords(minimum=0, maximum=request_body.GREATEST), "The `next` of the page before."
 ]
 BeforeName = Annotated[str | None, AS_SENT, "The `next` of the page before."]
-Limit = Annotated[int, Keywords(minimum=1, maximum=PAGE_MAX), "How many in a page."]
+Limit = Annotated[int, Keywords(minimum=1, maximum=PAGE_MAX), "Maximum number of items in a page."]
 Moment = Annotated[Instant | None, Keywords(type="string", **INSTANT.keywords)]
-AsOf = Annotated[Moment, "Answer with what could be known at this moment."]
+AsOf = Annotated[Moment, "State of knowledge at this RFC 3339 time."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class BecauseDocument(TypedDict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalsAsked:
     before: BeforeName = None
-    limit: Annotated[Limit, "Past ones in a page."] = 100
+    limit: Annotated[Limit, "Past proposals in a page."] = 100
 
 
 class ProposalRoutes:
@@ -151,7 +151,7 @@ def _deciding(endpoint: Callable[..., Awaitable[Any]], may: Action) -> Operation
         answers={
             **_NONE,
             200: "The proposal, as it stands now",
-            409: "It cannot be decided so: it is over, has changed, or is one's own",
+            409: "The proposal cannot be decided: it has ended, has changed, or is your own",
         },
     )
 
@@ -180,7 +180,7 @@ OPERATIONS: Final = (
         answers={
             **_NONE,
             200: "The numbers of each order",
-            409: "It is not one's own, not approved, or its time is over",
+            409: "The proposal is not your own, not approved, or its time has ended",
         },
         refused=(409, "proposal_refused"),
     ),
@@ -193,7 +193,7 @@ OPERATIONS: Final = (
         may="period_reopened",
         answers={
             202: "The proposal that waits for a second person",
-            409: "It is not the last closed month, or is proposed already",
+            409: "This is not the last closed month, or its reopening is proposed already",
         },
         refused=(409, "reopening_refused"),
     ),

@@ -68,7 +68,8 @@ MOST_S: Final = 1_800
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
     "died": (
-        "the process that made it ended unexpectedly: ask again, and check whether memory was short"
+        "the process that made it ended unexpectedly: ask again, and check whether the machine ran "
+        "out of memory"
     ),
     "most_s": MOST_S,
     "too_long": f"it took more than {MOST_S // 60} minutes and was ended: ask for a shorter "
@@ -339,7 +340,7 @@ def _under_way(job: Job, what: str) -> UnderWay:
     state: ReportUnderWayDocument = {
         "state": "under_way",
         "began": format_instant(job.began),
-        "detail": f"The {what} is being made: ask for the same again.",
+        "detail": f"The {what} is being made: send the same request again.",
     }
     return Accepted(state, RETRY_AFTER)
 
@@ -347,8 +348,8 @@ def _under_way(job: Job, what: str) -> UnderWay:
 JOURNAL_MEDIA: Final = tuple(each.media for each in JOURNAL_FORMS.values())
 
 _MADE_ANSWERS: Final = {
-    202: "It is being made; the same again gives it",
-    409: "It cannot be made, or is too long; the sentence says why",
+    202: "The result is being made; send the same request again to get it",
+    409: "The result cannot be made, or is too long; the sentence says why",
     503: "Another report, journal, verification or preview is being made",
 }
 _make = partial(

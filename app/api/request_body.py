@@ -263,10 +263,10 @@ class ToldDocument(TypedDict):
     ]
     placed_at: NotRequired[InstantText | None]
     canceled_at: Annotated[
-        NotRequired[InstantText | None], "Null: it was not canceled. Missing: says nothing."
+        NotRequired[InstantText | None], "Null: the order was not canceled. Missing: no statement."
     ]
     fulfilled_at: Annotated[
-        NotRequired[InstantText | None], "Null: it was not fulfilled. Missing: says nothing."
+        NotRequired[InstantText | None], "Null: the order was not fulfilled. Missing: no statement."
     ]
     references: Annotated[
         NotRequired[list[_OneReference] | None],

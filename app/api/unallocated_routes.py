@@ -16,7 +16,7 @@ from reconcile.ledger.records import DismissedAs
 
 Placed = unallocated.UnallocatedDocument | Accepted[ProposalDocument]
 Replaces = Annotated[
-    str, "The `last_act` that you saw: whoever decided since then is not overruled."
+    str, "The `last_act` that you saw: the request is refused if somebody has decided since."
 ]
 
 
@@ -32,7 +32,7 @@ class DismissingDocument(
         {
             "as": DismissedAs,
             "to": Annotated[
-                NotRequired[str], "Of other business: the account that the money goes to."
+                NotRequired[str], "For other business: the account to post the money to."
             ],
         },
     )
@@ -43,9 +43,9 @@ class DismissingDocument(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentsAsked(PageAsked):
-    source: Annotated[str | None, "Only of this source."] = None
-    all: Annotated[bool, "Dismissed and moneyless ones, too."] = False
-    not_ours: Annotated[bool, "Those of other shops, instead."] = False
+    source: Annotated[str | None, "Only payments of this source."] = None
+    all: Annotated[bool, "Include dismissed payments and payments without money."] = False
+    not_ours: Annotated[bool, "Payments of other shops instead."] = False
 
 
 class UnallocatedRoutes:
@@ -107,10 +107,10 @@ class UnallocatedRoutes:
 
 
 _PLACED: Final = {
-    200: "The payment, as it stands now",
-    202: "It takes a second person: the proposal that waits for them",
+    200: "The payment in its current state",
+    202: "This needs a second person: the proposal that waits for them",
     404: "There is no such payment, or nobody has spoken of the order",
-    409: "It cannot be done so, such as where somebody decided since",
+    409: "The act was refused, for example because somebody has decided since",
     422: "The body is none of these",
 }
 

@@ -223,8 +223,8 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (
-            f"{name} is {_WORDS[media]}, and its name says {_WORDS[by_name]}: attach the file that "
-            "was meant, or give this one the ending of what it is"
+            f"{name} is {_WORDS[media]}, and its name says {_WORDS[by_name]}: attach the intended "
+            f"file, or correct the ending of this one's name"
         )
     sizes = _JPEG_SIZE.findall(content) if media == _JPEG else []
     if media == _PNG and content[12:16] == b"IHDR":  # must be the first chunk of a PNG (11.2.1)
@@ -317,8 +317,8 @@ def _checked(asked: AttachRequest) -> str:
     media = media_of(asked.content)
     if media is None:
         raise UsageError(
-            "the file is no PDF, PNG, JPEG or plain text in UTF-8, whatever its name says: print "
-            "it to a PDF, and attach that"
+            "the file is not a PDF, PNG, JPEG or plain text in UTF-8, whatever its name says: "
+            "print it to a PDF, and attach that"
         )
     bounds = (
         ("name", asked.name, MAX_NAME), ("note", asked.note, MAX_NOTE),
@@ -333,7 +333,9 @@ def _checked(asked: AttachRequest) -> str:
     if fault is not None:
         raise UsageError(fault)
     if (asked.carrier or asked.tracking) and asked.kind != "delivery":
-        raise UsageError("a carrier and a tracking number go with the kind delivery")
+        raise UsageError(
+            "only the kind delivery has a carrier and a tracking number: leave them out"
+        )
     return media
 
 
@@ -343,7 +345,9 @@ def shown_name(path_name: str) -> str:
 
 
 def _no_break(name: str) -> NotFoundError:
-    return NotFoundError(f"no break {name} lives: `tallyhook breaks list` shows them")
+    return NotFoundError(
+        f"there is no open break {name}: `tallyhook breaks list` shows the open breaks"
+    )
 
 
 async def _check_room(connection: Connection, asked: AttachRequest, sha256: str) -> None:
@@ -351,16 +355,16 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
     there = [each for each in found if each.gone_at is None]
     for each in there:
         if each.sha256 == sha256:
-            raise UsageError(f"this very file is attached already, as {each.attachment_id}")
+            raise UsageError(f"this file is attached already, as {each.attachment_id}")
     if len(there) >= MOST_OF_ONE:
         raise UsageError(
-            f"{asked.subject} has {counted(MOST_OF_ONE, 'attachment')}, and no more are taken: "
-            "put several pages into one PDF, or detach what is of no use"
+            f"{asked.subject} has {counted(MOST_OF_ONE, 'attachment')}, which is the maximum: put "
+            f"several pages into one PDF, or detach files that you do not need"
         )
     if sum(each.size for each in there) + len(asked.content) > MAX_BYTES_OF_ONE:
         raise UsageError(
             f"with this file {asked.subject} would have more than {MAX_BYTES_OF_ONE >> 20} MiB "
-            "attached: detach what is of no use, or make the scans smaller"
+            "attached: detach files that you do not need, or make the scans smaller"
         )
 
 
@@ -373,7 +377,9 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
             f"there is no attachment {name!r}: `tallyhook evidence attachments` lists an order's"
         )
     if found.gone_at is not None:
-        raise UsageError(f"{name} went on {format_instant(found.gone_at)}; nothing of it is kept")
+        raise UsageError(
+            f"{name} was deleted on {format_instant(found.gone_at)}; its content is not kept"
+        )
     return found
 
 

@@ -343,7 +343,7 @@ async def gather_dossier(
             gaps = await run(connection, gaps_until, instant)
             raise nothing_known(history, as_of, gaps=gaps, aside=aside)
         if as_of is not None and as_of > history.instant_at(now):
-            raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
+            raise UsageError("--as-of is in the future: give a time that has passed")
         rows, others = await _arrived(connection, known)
         details = await store.details_of_records(connection, [r.record_id for r in known.records])
         revisions = await store.revisions_of(connection, order, until=instant)

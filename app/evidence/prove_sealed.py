@@ -102,8 +102,8 @@ async def proofs_of(
     missing = sorted(set(subjects) - leaves.keys())
     if missing:
         raise NotFoundError(
-            f"{missing[0]} is not sealed, or nothing has this id: `tallyhook log seal` seals what "
-            "waits"
+            f"{missing[0]} is not sealed, or the id does not exist: check the id, or run "
+            f"`tallyhook log seal`"
         )
     last = max((leaf.number for leaf in leaves.values()), default=0)
     if earliest:
@@ -206,7 +206,7 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
     async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
-        raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
+        raise NotFoundError("nothing is sealed yet: run `tallyhook log seal`")
     return found
 
 
@@ -238,7 +238,7 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
     Raise NotFoundError if there was no checkpoint of such a size, and UsageError if old > new.
     """
     if not 0 < old <= new:
-        raise UsageError("say the smaller size first; both are sizes of checkpoints")
+        raise UsageError("give the sizes of two checkpoints, the smaller one first")
     async with context.database.reading() as connection:
         heads = [await log_store.head_of(connection, size) for size in (old, new)]
         spans = consistency_spans(old, size=new)

@@ -108,11 +108,15 @@ def find_example(profile: str, event: str) -> Example:
             return found[0]
         if found:
             words = ", ".join(each.word for each in found)
-            raise UsageError(f"several examples of {profile} are {event}: say one of {words}")
+            raise UsageError(f"several examples of {profile} are {event}: give one of {words}")
     there = ", ".join(each.word for each in known)
     raise NotFoundError(
         f"there is no example of {event!r} for {profile}: "
-        + (f"there are {there}" if known else "its provider documents none that was found")
+        + (
+            f"there are {there}"
+            if known
+            else "no example was found in its provider's documentation"
+        )
     )
 
 

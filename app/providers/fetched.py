@@ -258,7 +258,7 @@ class AnswerReader:
             # A renewal often names only its agreement. It then belongs to no order, whatever was
             # asked.
             if self._stated(self._agreement, data) is None:
-                raise Unreadable("the answer does not say which order it is about")
+                raise Unreadable("the answer does not name its order")
             references["order"] = None
         if order is not None:
             references["order"] = fields.order_named(order, self._source, own=self._own_orders)
@@ -275,7 +275,7 @@ class AnswerReader:
         if word is None and environment != "live":
             return
         if word is None or self._environments.get(word) != environment:
-            raise Unreadable(f"the answer does not say that it is of {environment}")
+            raise Unreadable(f"the answer does not state that it belongs to {environment}")
 
     def _stated(self, find: fields.Find, data: fields.EventData) -> str | None:
         value = find(data)

@@ -92,7 +92,8 @@ def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
 
 
 ALL_ENDED: Final = Refusal(
-    "signature_mismatch", "Every secret of the source has ended; configure the provider's new one."
+    "signature_mismatch",
+    "Every secret of the source has ended; configure the provider's new secret.",
 )
 
 

@@ -183,7 +183,7 @@ async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) 
         done = await (player.tell(step) if step.record is not None else player.send(step))
         say(f"{number}/{len(script.steps)} {done}")
     if stage.token is None:
-        say("No --token: what was concluded is not compared, and the shop said nothing.")
+        say("No --token was given: the outcome is not compared, and the shop's calls are left out.")
     else:
         await until(moved(script.ends_at))
         await player.compare()
@@ -236,7 +236,7 @@ class _Player:
             headers=[("authorization", f"Bearer {token}")],
         )
         if answer.status_code != 200:
-            raise UsageError(f"the API refused the shop's word with status {answer.status_code}")
+            raise UsageError(f"the API refused the shop's call with status {answer.status_code}")
         return f"the shop: {word}"
 
     async def compare(self) -> None:

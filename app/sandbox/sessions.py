@@ -88,7 +88,7 @@ def answer_http_error(request: Request, error: Exception) -> Response:
 
 def answer_fault(request: Request, _: Exception) -> Response:
     """Return the response to an error of our own, which the server logs."""
-    detail = "The sandbox itself made a mistake; see its log."
+    detail = "The sandbox had an internal error: see its log."
     return answer_refusal(request, RefusalError(500, "sandbox_failed", detail=detail))
 
 
@@ -96,8 +96,9 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 MISSING: Final = "Send an Idempotency-Key header of 1 to 255 printable ASCII characters."
 REUSED: Final = "This Idempotency-Key was used with another body; use a new key."
-IN_USE: Final = "The first request with this Idempotency-Key still runs; repeat it a little later."
-FULL: Final = "This sandbox keeps no more sessions; start it anew."
+IN_USE: Final = "The first request with this Idempotency-Key is still running: repeat it in a "
+"moment."
+FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 
 @dataclass(slots=True)

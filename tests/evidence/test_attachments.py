@@ -131,7 +131,7 @@ async def test_it_is_kept_once_listed_detached_and_the_trail_tells(tmp_path: Pat
         ]  # fmt: skip
         for again in (detach(context, first.record.attachment_id, reason="twice", by=None),
                       read_attachment(context, first.record.attachment_id, by=None)):  # fmt: skip
-            with pytest.raises(UsageError, match="went on"):
+            with pytest.raises(UsageError, match="was deleted on"):
                 await again
 
 
@@ -146,7 +146,7 @@ async def test_what_is_not_taken_is_refused_with_what_to_do(
             await one(context, PDF[:30])
         with pytest.raises(UsageError, match="its name says a PDF"):
             await one(context, b"not a PDF at all")
-        with pytest.raises(UsageError, match="go with the kind delivery"):
+        with pytest.raises(UsageError, match="only the kind delivery has"):
             await one(context, kind="terms", carrier="DHL")
         with pytest.raises(UsageError, match="the note has 500"):
             await one(context, note="x" * 501)

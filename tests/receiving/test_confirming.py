@@ -110,7 +110,7 @@ async def test_an_answer_of_the_other_environment_is_none(asking: Any) -> None:
         await deliver(driver, PAID)
         unread = "SELECT problem FROM deliveries WHERE headers LIKE ':fetched%'"
         await soon(lambda: driver.rows(unread))
-        assert driver.rows(unread) == [("the answer does not say that it is of sandbox",)]
+        assert driver.rows(unread) == [("the answer does not state that it belongs to sandbox",)]
         assert await outcome(driver) == "pending"
         provider.answers = [{**paid, "mode": "sandbox"}]
         driver.clock.put(driver.clock.now() + HOUR)
