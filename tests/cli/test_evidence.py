@@ -147,7 +147,7 @@ def test_the_scenario_of_an_order(run: Run, tmp_path: Path) -> None:
 WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     "an order nobody knows": (("build", "ORD-9", "-o", "x.zip"), 5, "nothing is known"),
     "no instant": (("build", "ORD-1", "-o", "x.zip", "--as-of", "soon"), 2, "--as-of"),
-    "is in the future": (("build", "ORD-1", "-o", "x.zip", "--as-of", "2999-01-01T00:00:00Z"), 2, "to come"),
+    "to come": (("build", "ORD-1", "-o", "x.zip", "--as-of", "2999-01-01T00:00:00Z"), 2, "future"),
     "a file that is there": (("build", "ORD-1", "-o", "t.db"), 2, "exists"),
     "no folder": (("build", "ORD-1", "-o", "nowhere/x.zip"), 2, "no folder"),
     "no reason": (("build", "ORD-1", "-o", "x.zip", "--with-personal-data"), 2, "--reason"),
