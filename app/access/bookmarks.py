@@ -1,6 +1,7 @@
 """Bookmarks: an operator's own pinned orders and saved lists.
 
-Nobody else sees them, and they change nothing for anybody, so they are not in the audit trail.
+Bookmarks are visible only to their operator and change nothing for anybody else, so they are not in
+the audit trail.
 """
 
 from typing import Final
@@ -28,7 +29,7 @@ async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Bookmark an order. Raise UsageError where the operator has too many."""
+    """Bookmark an order. Raise UsageError if the operator has too many bookmarks."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 
@@ -39,7 +40,7 @@ async def save_list(
 
     query  the filters as in the page's address, checked by the page
 
-    Raises UsageError for a bad name, and where the operator has too many.
+    Raises UsageError for a bad name, or if the operator has too many bookmarks.
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):
@@ -63,7 +64,7 @@ async def _put(
 async def remove_bookmark(
     context: DatabaseContext, *, kind: str, label: str, operator: str
 ) -> None:
-    """Delete a bookmark. Raise NotFoundError where there is none."""
+    """Delete a bookmark. Raise NotFoundError if it does not exist."""
     async with context.database.writing() as connection:
         if not await delete_bookmark(connection, operator, kind=kind, label=label):
             raise NotFoundError(f"you have nothing saved as {label!r}")

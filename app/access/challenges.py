@@ -21,14 +21,15 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
     """Return a new challenge in base64url: an instant, a salt, and a MAC over both and `to`.
 
     key  the console's own secret
-    to   the browser's secret and the challenge's purpose
+    to   the browser's secret and the purpose of the challenge
     """
     begun = now.to_bytes(8, "big", signed=True) + new_salts(1)[0]
     return _text(begun + _mac(key, begun + to.encode()))
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was made. Return None if it is too old or has another purpose."""
+    """Return when a challenge was created. Return None if it is too old or was created for another
+    purpose."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII

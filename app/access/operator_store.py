@@ -20,10 +20,11 @@ from reconcile.instants import Instant, format_instant, format_known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A person who can be given a role, and when they were disabled, if they were.
+    """A person who can have a role, and when the person was disabled, if ever.
 
-    account  the machine's account that named them; None where they proved who they are
-    company  the id of their company's account; None where they sign in with a password
+    account  the machine's account that named the person; None if the person has proved their
+        identity
+    company  id of the person's company account; None if the person signs in with a password
     """
 
     name: str
@@ -35,7 +36,7 @@ class Operator:
 
 
 async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
-    """Insert a person. Their name must be free."""
+    """Insert a person. The name must not be taken."""
     await connection.execute(
         text(
             "INSERT INTO operators (name, role, created_at, company) "
@@ -66,7 +67,7 @@ async def set_company(connection: AsyncConnection, name: str, company: str) -> N
 
 
 async def disable_operator(connection: AsyncConnection, name: str, *, now: Instant) -> bool:
-    """Disable a person. Return False where no operator in force has this name."""
+    """Disable a person. Return False if no active operator has this name."""
     result = await connection.execute(
         text(
             "UPDATE operators SET disabled_at=:now WHERE name=:name AND disabled_at IS NULL "
@@ -92,7 +93,7 @@ class AuditEntry:
     subject  the order, break, file or period; never a phone number
     reason   the person's own words; may be empty
     facts    named values such as counts and digests; never personal data
-    order    the order that this entry belongs to in the transparency log; None for most
+    order    the order to which the entry belongs in the transparency log; None for most entries
     """
 
     at: Instant
@@ -119,7 +120,7 @@ class AuditEntry:
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
-    """Call `keep_entry` from the event loop."""
+    """Run `keep_entry` on an asynchronous connection."""
     return await run(connection, keep_entry, entry)
 
 
@@ -169,7 +170,7 @@ async def audit_entries(
 ) -> list[AuditEntry]:
     """Return audit entries in order of their numbers, all or filtered by subject, person or action.
 
-    before  returns instead the last entries below this number, newest first
+    before  if given, return the last entries below this number instead, newest first
     """
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
@@ -212,9 +213,9 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return (maker, holder) of every invitation and own token made after an instant, used or not.
-    Those that two founders made for each other before the machine's owner vouched for them are left
-    out."""
+    """Return (maker, holder) of every invitation and personal token created after an instant, used
+    or not. Leaves out those that two founders created for each other before the machine's owner
+    vouched for them."""
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "
@@ -240,9 +241,9 @@ VOUCHED: Final = "founders_vouched"
 class TokenEntry:
     """A token's stored data; never the token itself.
 
-    scopes    its permissions, in the order of the vocabulary
-    until     the instant at which it expires; None for never
-    operator  the person who owns it; None for a program's token
+    scopes    permissions of the token, in the order of the vocabulary
+    until     instant at which the token expires; None for never
+    operator  person who owns the token; None for a program's token
     """
 
     name: str
@@ -264,7 +265,7 @@ class TokenEntry:
 
     @property
     def changed_at(self) -> Instant:
-        """Return when a person last changed it."""
+        """Return when a person last changed the token."""
         return self.created_at if self.revoked_at is None else self.revoked_at
 
     def in_force(self, now: Instant) -> bool:
@@ -302,7 +303,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token by name and return it, or None where no such token was in force."""
+    """Revoke a token by name and return it. Return None if no active token has this name."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -315,7 +316,7 @@ async def revoke_token(
 
 
 async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> int:
-    """Revoke all of a person's own tokens; return their number."""
+    """Revoke all of a person's own tokens. Return how many there were."""
     rows = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL "
@@ -332,7 +333,8 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return the token's stored data, even if it is revoked or expired. None for other text."""
+    """Return the stored data of a token, even if it is revoked or expired. Return None for any
+    other text."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -350,7 +352,7 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 class Bookmark:
     """A pinned order or a saved list.
 
-    kind   `order`, or the name of the page with the list
+    kind   `order`, or the name of the page that shows the list
     label  the order's reference, or the operator's name for the list
     query  the list's filters, as in the page's address
     """
@@ -375,7 +377,7 @@ async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark
 
 
 async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmark) -> None:
-    """Insert a bookmark, or replace the one with its kind and label."""
+    """Insert a bookmark. It replaces a bookmark of the same kind and label."""
     await connection.execute(
         text(
             "INSERT INTO bookmarks (operator, kind, label, query, at) "

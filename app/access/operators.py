@@ -1,10 +1,10 @@
 """Operators, the permissions of their roles, and the audit trail.
 
 While a database has no operators, everybody who can run the command may do everything, and the
-trail names their account: they can read the database and its keys anyway. Once there is an
+trail names their account. Such people can read the database and its keys anyway. Once there is an
 operator, every action in MAY needs an operator with a permitted role.
 
-Operators prove who they are by a session or a token of their own. The machine's owner may act in
+Operators prove their identity by a session or a token of their own. The machine's owner may act in
 the name of any operator. The trail then also names the owner's account, which never counts as a
 second person.
 """
@@ -261,7 +261,7 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """The name of an operator who has proved who they are. A plain string is only a claim by the
+    """The name of an operator who has proved their identity. A plain string is only a claim by the
     machine's owner."""
 
     __slots__ = ()
@@ -272,7 +272,8 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Let the operator of the given token act in the block, unless a call names a proven one."""
+    """Make the owner of the given token the acting operator in the block. A call that names a
+    proven operator overrides this."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -285,21 +286,21 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """Return the author of facts that a program states through the API."""
+    """Return the author for facts that a program states through the API."""
     return f"token:{name}"
 
 
 def author_of_import(number: int) -> str:
-    """Return the author of facts in an imported file."""
+    """Return the author for facts in an imported file."""
     return f"import:{number}"
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the operator who acts: the token's owner, else `by`, else ASKED_BY.
+    """Return the name of the operator who acts: the token's owner, or else `by`, or else ASKED_BY.
 
-    A name of the type Proven is returned unchanged, also where a token is in use: whoever approves
-    a proposal by token acts in the proposer's name. Raise UsageError where `by` names somebody
-    other than the token's owner.
+    A `by` of the type Proven is always returned unchanged: a person who approves a proposal by
+    token acts in the proposer's name. Raise UsageError if a plain `by` names somebody other than
+    the token's owner.
     """
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
@@ -310,8 +311,8 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author of a command's facts: the operator who acts, else the machine's owner.
-    Raise UsageError where `by` is no operator in force."""
+    """Return the author for facts that a command states: the operator who acts, or else the
+    machine's owner. Raise UsageError if `by` is not an active operator."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -329,10 +330,10 @@ async def vouch_for_founders(
 ) -> None:
     """Record in the trail that two operators are different persons.
 
-    An invitation or token that one made for the other then prevents no approval. Only the machine's
-    owner may do this, and once.
+    Afterwards, an invitation or token that one of them created for the other prevents no approval.
+    Only the machine's owner may do this, and only once.
 
-    Raise UsageError for anybody else, for a second time, and for a name that no operator in force
+    Raise UsageError for anybody else, for a second time, and for a name that no active operator
     has.
     """
     await operator_store.acting_alone(connection)
@@ -362,20 +363,20 @@ async def vouch_for_founders(
 
 
 def owner() -> operator_store.Operator:
-    """Return the machine's owner, for acts before operators can be looked up. Operators are
-    unknown, for example, until a database is restored."""
+    """Return the machine's owner, for acts while operators cannot be looked up, for example before
+    a database is restored."""
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the person who acts, if their role permits this action.
+    """Return the person who acts, if the person's role permits this action.
 
-    by  their name; None means the token's owner, else ASKED_BY, else the account that runs the
-        command
+    by  name of the person; None means the token's owner, or else ASKED_BY, or else the account that
+        runs the command
 
-    Raise UsageError otherwise; its message says what to do.
+    Raise UsageError otherwise, with a message that says what to do.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -397,7 +398,7 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Call `permitted` in a transaction of its own, before work that takes several transactions."""
+    """Run `permitted` in a separate transaction, before work that takes several transactions."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
@@ -420,11 +421,11 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the transaction of the act, and return its number.
+    """Append an audit entry in the transaction of the act, and return the entry's number.
 
-    order  the order that the entry belongs to in the transparency log
-    at     read inside that transaction. A month may not be closed as of an instant that is later
-           than an act still waiting for its lock
+    order  the order to which the entry belongs in the transparency log
+    at     instant read inside that transaction: a month must not be closed as of an instant that is
+           later than an act still waiting for its lock
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -439,7 +440,8 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Build the audit entry. Its facts include the machine's account, if that named the person."""
+    """Build the audit entry. If the machine's account named the person, the facts include that
+    account."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -454,7 +456,7 @@ def entry_of(
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add an operator. Raise UsageError for a bad or taken name, and where `by` may not do this."""
+    """Add an operator. Raise UsageError for a bad or taken name, or if `by` may not do this."""
     names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -473,15 +475,15 @@ async def register_operator(
 
 
 def no_operator(name: str) -> NotFoundError:
-    """Build the error for a name that no operator in force has."""
+    """Build the error for a name that no active operator has."""
     return NotFoundError(
         f"there is no operator in force named {name}: `tallyhook operators list` shows all"
     )
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable an operator. Raise NotFoundError for an unknown one. Raise UsageError for the last
-    admin, because nobody could then add operators."""
+    """Disable an operator. Raise NotFoundError for an unknown operator. Raise UsageError for the
+    last admin, because nobody could add operators afterwards."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -512,7 +514,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries by number, all or filtered. With `before`, newest first."""
+    """Return audit entries by number, all or filtered. With `before`, the newest comes first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,
@@ -526,7 +528,7 @@ async def trail(
 
 
 async def last_done(context: DatabaseContext) -> str:
-    """Return the number of the newest audit entry. If it has not changed, nobody has acted."""
+    """Return a text that changes with every audit entry. While it is the same, nobody has acted."""
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 

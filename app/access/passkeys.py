@@ -4,7 +4,7 @@
 2 verify  check its answer: challenge, origin, the console's name, presence, signature, count
 
 Source: W3C Web Authentication Level 3, sections 7.1 and 7.2, by the library `webauthn`. Leaves out:
-where passkeys are stored (`session_store.py`), and who may try (`sessions.py`).
+where passkeys are stored (`session_store.py`), and who may sign in (`sessions.py`).
 """
 
 from collections.abc import Callable, Collection
@@ -37,12 +37,14 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name. Passkeys belong to a domain, not to an IP."""
+    """Return the console's address with a host name, because passkeys belong to a domain, not to an
+    IP."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the options in JSON for `navigator.credentials.get`: any passkey of this console."""
+    """Return the JSON options for `navigator.credentials.get`, which accept any passkey of this
+    console."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -51,7 +53,7 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return the options in JSON for `navigator.credentials.create`.
+    """Return the JSON options for `navigator.credentials.create`.
 
     known  passkeys that the person already has, which are excluded
     """
@@ -81,7 +83,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the passkey that an authenticator has created, or None for an invalid answer."""
+    """Return the passkey that an authenticator has created; None for an invalid answer."""
     import webauthn
 
     made = _verified(
@@ -109,7 +111,8 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
     """Return the passkey that signed the challenge, with its new signature count. Return None for
-    an invalid answer, and for a count that was used before: the key may be a copy."""
+    an invalid answer. Also return None for a count that was used before, because the key may be a
+    copy."""
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:
@@ -130,7 +133,7 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return the library's result for an answer, or None where the library refuses it."""
+    """Return the library's result for an answer; None if the library refuses the answer."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

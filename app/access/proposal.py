@@ -1,4 +1,4 @@
-"""Proposals: acts that one operator asks for, and the decisions on them."""
+"""Proposals: acts that one operator requests, and the decisions on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision on a proposal: who made it, in which role, why and when."""
+    """A decision on a proposal: who decided, in which role, why and when."""
 
     decision: Decision
     who: str
@@ -24,16 +24,16 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """An act that one operator asks for and another must approve.
+    """An act that one operator requests and another must approve.
 
     kind      the name of a ProposalKind
     subject   the break, month or import; never a phone number
     sentence  the act, with its money and consequence
     given     the act's other arguments; never personal data
-    subject_state  the subject's state when it was proposed, as the kind describes it
-    who       the proposer; `role` is their role at that time
-    until     the instant at which it expires
-    decided   the decision, or None while the proposal waits
+    subject_state  the subject's state when the act was proposed, as the kind describes it
+    who       the proposer; `role` is the proposer's role at that time
+    until     instant at which the proposal expires
+    decided   the decision; None while the proposal waits
     """
 
     id: str

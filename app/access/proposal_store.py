@@ -1,4 +1,4 @@
-"""Rows of proposals and of the decisions on them. Rows are only added."""
+"""Rows of proposals and of decisions on proposals. Rows are only added."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
 
 
 async def add_decision(connection: AsyncConnection, proposal: str, decided: Decided) -> bool:
-    """Insert a proposal's decision. Return False where it was decided before."""
+    """Insert a proposal's decision. Return False if the proposal was already decided."""
     rows = await connection.execute(
         text(
             "INSERT INTO proposal_decisions (proposal, decision, who, role, reason, at) "
@@ -67,7 +67,7 @@ async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | 
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
-    """Return all proposals that wait for a second person, the first to expire first."""
+    """Return all proposals that wait for a second person. The first to expire comes first."""
     waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
     rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
@@ -104,7 +104,8 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with lower ids, newest first; all or only `kinds`."""
+    """Return decided and expired proposals with ids below `before`, newest first. `kinds` limits
+    them."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:
@@ -114,7 +115,7 @@ async def past_proposals(
 
 
 def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
-    """Store this decision for all waiting proposals that are dated after an instant."""
+    """Store this decision for all waiting proposals that are dated later than `after`."""
     rows = connection.ask(
         "SELECT id FROM proposals WHERE at > ? AND until > ? "
         "AND id NOT IN (SELECT proposal FROM proposal_decisions)",

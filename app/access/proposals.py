@@ -66,7 +66,7 @@ class ProposalPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """Two persons, each of whom may do the act.
+    """Two persons who may both do the act.
 
     who       the proposer, in whose name the act is done
     second    the approver's name
@@ -85,13 +85,13 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """An approval, which a call stores in the given transaction.
+    """An approval. Calling it stores the approval in the given transaction.
 
     The call raises UsageError if the approval no longer counts. The transaction must then end
     without the act.
 
     second  the approver's name
-    typed   what the approver typed again, where the kind asks for it
+    typed   text that the approver typed again, if the kind asks for it
     """
 
     second: str
@@ -106,29 +106,30 @@ class Agree:
 class ProposalKind:
     """An act that may be proposed.
 
-    name     its permanent identifier, which rows store
+    name     permanent identifier, which rows store
     title    a heading
     action   the permission that both persons' roles need
-    proposing  the permission that the proposer's role needs, where it differs from `action`
+    proposing  the permission that the proposer's role needs, if it differs from `action`
     subject_state  returns a text that describes the subject now. Equal texts mean that nothing has
                    changed that matters to the second person. Raises NotFoundError or UsageError for
                    an unknown subject
     perform  carries out the act. In its writing transaction it calls `agree` first, once, and
-             writes in the name of `Agreed.who`. Raises UsageError where the act is impossible; the
+             writes in the name of `Agreed.who`. Raises UsageError if the act is impossible; the
              proposal then still waits
     takes_long  whether `perform` may take minutes. If so, no receiver runs it
     for_good    whether the act is irreversible. If so, approving it needs the password again
     where       returns the list and item whose page shows the subject, as ("orders", "ORD-1"), or
                 None
     particulars members of `given` that the sentence omits, each with a heading
-    tables      members of `given` that are rows of a table as JSON, each with a heading. A row has
-                what, before, after, note
-    unfinished  returns a sentence about an act that was begun and not finished, with the command
-                that finishes it, or None. Omitted where the act is one transaction
+    tables      members of `given` that are rows of a table as JSON, each with a heading. The cells
+        of
+                a row are what, before, after, note
+    unfinished  returns a sentence about an act that was begun but not finished, with the command
+                that finishes it, or None. Omitted if the act is one transaction
     typed       heading of a value that the approver types again, because no proposal may store it
-    must_fit    raises UsageError where the approver typed another value than was proposed
-    open_for    how long after approval the proposer alone may carry out the act; None where
-                approving carries it out
+    must_fit    raises UsageError if the approver typed another value than was proposed
+    open_for    how long after approval the proposer alone may carry out the act; None if approving
+                carries it out
     """
 
     name: str
@@ -149,12 +150,12 @@ class ProposalKind:
 
     @property
     def may_propose(self) -> frozenset[operators.Role]:
-        """Return the roles that may propose it."""
+        """Return the roles that may propose an act of this kind."""
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return until when the proposer may carry out the approved act. Return None where
-        approving carries it out, and where nobody has approved it."""
+        """Return until when the proposer may carry out the approved act. Return None if approving
+        carries it out, or if nobody has approved it."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -164,7 +165,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError, with what to do, where this person may not do an approved act now."""
+    """Raise UsageError, with what to do, if this person may not carry out an approved act now."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -187,7 +188,8 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return one state for every subject, for acts whose subject may change before the approval."""
+    """Return the same state for every subject. For acts whose subject may change before the
+    approval."""
     return ""
 
 
@@ -202,12 +204,12 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Return a `where` for a kind whose subjects are items of a list."""
+    """Build a `where` for a kind whose subjects are items of a list."""
     return lambda proposal: (pages, proposal.subject)
 
 
 def proved(who: operator_store.Operator) -> bool:
-    """Return whether an operator has proved who they are. The machine's owner has not."""
+    """Return whether an operator has proved their identity. The machine's owner has not."""
     return who.account is None and who.role in operators.ROLES
 
 
@@ -231,12 +233,12 @@ async def propose(
 ) -> Proposal:
     """Insert a proposal and its audit entry in the caller's transaction.
 
-    who       the proposer, as `permitted` returned them for the kind's action
-    because   why one person may not do it alone. A refusal begins with it, and the proposal's
-              sentence ends with it
+    who       the proposer, as returned by `permitted` for the kind's action
+    because   why one person may not do the act alone. A refusal begins with this text, and the
+              proposal's sentence ends with it
     sentence  the act, with its money and consequence
 
-    Raises UsageError for a proposer who has not proved who they are, and for a duplicate.
+    Raises UsageError for a proposer who has not proved their identity, and for a duplicate.
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))
@@ -278,7 +280,7 @@ def check_reason(
 ) -> None:
     """Raise UsageError for a text that cannot be stored as a reason.
 
-    of         what the reason is given for, with its article
+    of         the thing that needs the reason, with its article
     needed     whether an empty reason is refused
     countries  calling codes of countries, to find phone numbers written without a plus sign
     """
@@ -325,22 +327,20 @@ class Proposals:
         *,
         countries: Collection[str] = (),
     ) -> None:
-        """Store the context and the kinds by name.
-
-        countries  as in `check_reason`
-        """
+        """Prepare the proposals of a database. `countries` is explained at `check_reason`."""
         self._context = context
         self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds that a role may see, those it may propose, or None for all kinds."""
+        """Return the kinds of proposals that a role may see, which are those that it may propose.
+        Return None if the role may see all kinds."""
         if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return waiting proposals of these kinds, the first to expire first."""
+        """Return waiting proposals of these kinds. The first to expire comes first."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
@@ -357,7 +357,7 @@ class Proposals:
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """Return a proposal of these kinds by its id. Raise NotFoundError."""
+        """Return a proposal of these kinds by its id. Raise NotFoundError if there is none."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -365,8 +365,8 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve it now, or None where they can. For acts that take
-        long, a changed subject is noticed only on approval."""
+        """Return why this person cannot approve the proposal now; None if they can. For acts that
+        take long, a changed subject is noticed only on approval."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -377,7 +377,7 @@ class Proposals:
         return None
 
     def check_typed(self, proposal: Proposal, typed: str) -> None:
-        """Raise UsageError where the approver typed another value than was proposed."""
+        """Raise UsageError if the approver typed another value than was proposed."""
         kind = self.kinds.get(proposal.kind)
         if kind is not None and kind.must_fit is not None:
             kind.must_fit(proposal, typed)
@@ -385,13 +385,9 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act.
-
-        typed  as in `Agree`
-
-        Raise NotFoundError for an unknown proposal. Raise UsageError for a person who may not
-        approve it, an act that is impossible now, and a changed subject.
-        """
+        """Approve a proposal and carry out its act. `typed` is explained at `Agree`. Raise
+        NotFoundError for an unknown proposal. Raise UsageError for a person who may not approve it,
+        an act that is impossible now, and a changed subject."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
@@ -416,8 +412,8 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal. Raise NotFoundError for an unknown proposal, UsageError for
-        another person's."""
+        """Withdraw one's own proposal. Raise NotFoundError for an unknown proposal, and UsageError
+        for a proposal by another person."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -430,9 +426,9 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return the proposal, its approver and its proposer, if it may be approved now.
+        """Return the proposal, its approver and its proposer, if the proposal may be approved now.
 
-        look  whether the subject is checked for changes too
+        look  whether to check also that the subject has not changed
         """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
@@ -497,7 +493,8 @@ class Proposals:
         by: str | None,
         action: operators.Action,
     ) -> operator_store.Operator:
-        """Return the person who decides on a proposal of somebody else."""
+        """Return the person who decides on another person's proposal. Raise UsageError if the
+        person may not decide on it."""
         who = await self._person(connection, by=by, action=action)
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
@@ -558,7 +555,7 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Return a notice about whose proposals an invited operator cannot approve, and until when."""
+    """Return a notice on whose proposals an invited operator cannot approve, and until when."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals made "
         f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must"
@@ -574,9 +571,9 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError where one of the two may have received the other's invitation or token. It
-    counts if one gave the other a way in within a proposal's lifetime, directly or through others:
-    both may then be one person."""
+    """Raise UsageError if the two persons may be one, because one received the other's invitation
+    or token. Invitations and tokens count if they were created within a proposal's lifetime,
+    directly or through other persons."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

@@ -38,9 +38,9 @@ class Passkey:
     """A passkey of an operator.
 
     id          id of the credential, in base64url
-    label       the person's own name for it
+    label       the operator's own name for the passkey
     public_key  encoded as COSE
-    sign_count  count at its last signature; 0 where the authenticator counts none
+    sign_count  count at the last signature; 0 if the authenticator does not count
     """
 
     id: str
@@ -64,7 +64,7 @@ class SignInLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSession:
-    """Session of a signed-in operator, with their present role."""
+    """Session of a signed-in operator, with the operator's present role."""
 
     name: str
     role: str
@@ -77,9 +77,9 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session of a signed-in person, as their account page lists it.
+    """Session of a signed-in person, as the person's account page lists it.
 
-    id  start of its row's hash; it does not reveal the cookie
+    id  start of the hash in the session's row; it does not reveal the cookie
     """
 
     id: str
@@ -93,7 +93,7 @@ ID_CHARS: Final = 16
 
 
 async def credential_of(connection: AsyncConnection, name: str) -> Credential | None:
-    """Return an operator's credential; None where they have set none."""
+    """Return an operator's credential; None if the operator has set none."""
     rows = await connection.execute(
         text("SELECT name, password, totp, totp_step FROM credentials WHERE name=:name"),
         {"name": name},
@@ -103,7 +103,7 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
-    """Return whether any operator in force could sign in."""
+    """Return whether any active operator could sign in."""
     rows = await connection.execute(
         text(
             "SELECT 1 FROM operators LEFT JOIN credentials ON credentials.name = operators.name "
@@ -147,7 +147,7 @@ async def passkeys_of(connection: AsyncConnection, name: str) -> list[Passkey]:
 
 
 async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
-    """Insert a passkey. Return False where it is stored already."""
+    """Insert a passkey. Return False if it is already stored."""
     rows = await connection.execute(
         text(
             "INSERT INTO passkeys (id, name, label, public_key, sign_count, made_at) "
@@ -162,7 +162,8 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's new signature count. Return False if it was used or deleted meanwhile."""
+    """Store a passkey's new signature count. Return False if the passkey was used or deleted
+    meanwhile."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -176,7 +177,8 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete all passkeys of a person, or the one with this id. Return how many were deleted."""
+    """Delete all passkeys of a person, or only the passkey with this id. Return how many were
+    deleted."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -187,7 +189,7 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a time step as used. Return False where it, or a later one, was used before."""
+    """Mark a time step as used. Return False if this step, or a later one, was used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -201,7 +203,7 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
 async def add_link(
     connection: AsyncConnection, link: SignInLink, *, token: str, now: Instant
 ) -> None:
-    """Insert a new link's hash, and end earlier links of the same person and kind."""
+    """Insert a new link's hash. Delete earlier links of the same person and kind."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
         {"name": link.name, "kind": link.kind},
@@ -218,7 +220,8 @@ async def add_link(
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> SignInLink | None:
-    """Return the link if it is usable and its operator is in force."""
+    """Return the link of a token. Return None if the link is not usable or its operator is not
+    active."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -239,7 +242,7 @@ async def delete_invitations(connection: AsyncConnection, name: str) -> None:
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
-    """Mark the link as used. Return False where it was used already."""
+    """Mark the link as used. Return False if it was already used."""
     rows = await connection.execute(
         text(
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
@@ -259,7 +262,7 @@ async def add_session(
     until: Instant,
     way: Way = "password",
 ) -> None:
-    """Insert a session under its cookie's hash and delete expired ones."""
+    """Insert a session under the hash of its cookie. Also delete expired sessions."""
     await connection.execute(text("DELETE FROM sessions WHERE until <= :now"), {"now": now})
     await connection.execute(
         text(
@@ -271,16 +274,16 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return query parameters for sessions in force: their end, and bounds of their last use. The
-    upper bound excludes a session dated by a clock that was ahead, which would last too long."""
+    """Return query parameters that select active sessions: the present time, and bounds of the last
+    use. The upper bound excludes a session dated by a fast clock, which would last too long."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the cookie's session with the operator's present role. Return None where the session
-    has expired or was ended, or where its operator was disabled."""
+    """Return the active session of a cookie, with the operator's present role. Return None if the
+    session has expired or was ended, or its operator was disabled."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -296,8 +299,9 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the person of a cookie's session, even if it has expired. Return None for an unknown
-    cookie, and for a session that a person ended: somebody else may have the cookie then."""
+    """Return the person of a cookie's session, even if the session has expired. Return None for an
+    unknown cookie, and for a session that a person ended, because somebody else may have the
+    cookie."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -354,7 +358,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return how many sessions each person has in force, and when one was last used."""
+    """Return how many active sessions each person has, and when one was last used."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -381,7 +385,7 @@ async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Ins
 async def sessions_of(
     connection: AsyncConnection, name: str, *, now: Instant, used_after: Instant
 ) -> list[OwnSession]:
-    """Return a person's sessions in force, newest first."""
+    """Return a person's active sessions, newest first."""
     rows = await connection.execute(
         text(
             "SELECT hash, created_at, used_at, until FROM sessions WHERE name=:name "
@@ -411,14 +415,14 @@ async def revoke_own_sessions(
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and invitation after a restore: the backup may hold revoked ones."""
+    """End every session and invitation after a restore, because the backup may contain revoked
+    ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End sessions and invitations whose dates are later than `after`, because the clock was ahead
-    when they were made."""
+    """End sessions and invitations that a fast clock dated later than `after`."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)
@@ -428,8 +432,8 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used, and delete ids that are older than any session. Return False if it
-    was used before."""
+    """Mark a form's id as used, and delete ids that are older than any session. Return False if the
+    id was used before."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

@@ -4,8 +4,8 @@
 2 set up   with the link a person sets a password, and a one-time code if their role needs one
 3 sign in  a session begins: a row under the hash of a random cookie
 
-With the company's account (`company_account.py`), steps 1 and 2 are not needed: the provider states
-who somebody is, and which role they have, at every sign-in.
+With the company's account (`company_account.py`), steps 1 and 2 are not needed: at every sign-in
+the provider states who the person is, and which role the person has.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -43,7 +43,8 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """Refusal of a sign-in. All reasons have the same words, so that a guesser learns nothing."""
+    """Refusal of a sign-in. The text is the same for all reasons, so that a guesser learns
+    nothing."""
 
     def __init__(self) -> None:
         super().__init__("Sign-in failed. Check the name, the password and the code.")
@@ -60,8 +61,8 @@ async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
     """Return an invitation's token for a person, and add the person if they are new. A person with
-    a password can set a new one with the link. Raise UsageError where `by` may not do this, and for
-    a role other than the person's."""
+    a password can set a new one with the link. Raise UsageError if `by` may not do this, and for a
+    role other than the person's."""
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -98,7 +99,8 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Create the demo's operator and return their link's token. Only for the demo's database."""
+    """Create the demo's operator and return the token of the operator's link. Only for the demo's
+    database."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -122,7 +124,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link of this token. Raise LinkRefused."""
+    """Return the usable link of this token. Raise LinkRefused if there is none."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -139,8 +141,9 @@ async def accept_invitation(
     merchant: str = "",
     old: str = "",
 ) -> str:
-    """Set the invited person's password, end their sessions, begin a new one and return its cookie.
-    Raise LinkRefused, and UsageError for a bad password or code. `old`: as in `_begin`."""
+    """Set the invited person's password, end the person's sessions, and begin a new session. Return
+    its cookie. Raise LinkRefused, and UsageError for a bad password or code. `_begin` explains
+    `old`."""
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
     kept = await credentials.password_text(password)
@@ -164,11 +167,9 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return a link's token that opens one short session of an operator. It is for the machine's
-    owner, when nobody can sign in otherwise. Raise UsageError and NotFoundError.
-
-    For proposals it counts like an invitation that the maker gave to the operator.
-    """
+    """Return the token of a link that opens one short session of an operator. Only for the
+    machine's owner, when nobody can sign in otherwise. Raise UsageError and NotFoundError. For
+    proposals the link counts like an invitation that its maker gave to the operator."""
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -191,8 +192,9 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session by a link of the machine's owner. Return its cookie and operator. With
-    `demo`, the demo operator's link is accepted too. Raise LinkRefused."""
+    """Begin a session by a link from the machine's owner. Return the session's cookie and operator.
+    With `demo`, the demo operator's link is accepted too. Raise LinkRefused. `_begin` explains
+    `old`."""
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -208,11 +210,11 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for the person of a company account. Return its cookie and operator. `old`:
-    as in `_begin`.
+    """Begin a session for the person of a company account. Return the session's cookie and
+    operator. `_begin` explains `old`.
 
-    A new person becomes an operator, and a known one gets the role that the provider states now.
-    Raise CompanyRefused, also where the provider states no role: their sessions and tokens then
+    A new person becomes an operator, and a known person gets the role that the provider states now.
+    Raise CompanyRefused, also if the provider states no role; the person's sessions and tokens then
     end.
     """
     async with context.database.writing() as connection:
@@ -244,7 +246,8 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Give an operator the provider's role. Without a role, end their sessions and tokens."""
+    """Set an operator's role to the provider's. If there is no role, end the operator's sessions
+    and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -268,7 +271,7 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an account that is unknown here, or return None where they have no role.
+    """Add the person of an account that is unknown here. Return None if the person has no role.
     Raise CompanyRefused for a name that is invalid or taken, and for a first operator who is not an
     admin."""
     if account.role is None:
@@ -297,9 +300,9 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Renew the session of a person who signed in again with the company's account. Return its new
-    cookie. The person gets the role that the provider states now. Raise CompanyRefused for somebody
-    else's account, and for one without a role."""
+    """Renew the session of a person who signed in again with the company's account. Return the
+    session's new cookie. The person gets the role that the provider states now. Raise
+    CompanyRefused for another person's account, and for an account without a role."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -317,9 +320,9 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Switch a signed-in person to the company's account. Return the cookie of a new session. Their
-    password, invitation and sessions end, and they get the role that the provider states. Raise
-    CompanyRefused, also for an account without a role."""
+    """Switch a signed-in person to the company's account. Return the cookie of a new session. The
+    person's password, invitation and sessions end, and the person gets the role that the provider
+    states. Raise CompanyRefused, also for an account without a role."""
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
     async with context.database.writing() as connection:
@@ -354,7 +357,7 @@ async def sign_in(
     old: str = "",
 ) -> str:
     """Begin a session and return its cookie. Raise SignInRefused. A person with a second factor
-    must give it: a one-time code, or instead a passkey's answer. `old`: as in `_begin`."""
+    must give it: a one-time code, or a passkey's answer. `_begin` explains `old`."""
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
@@ -406,7 +409,7 @@ async def _begin(
 ) -> str:
     """Begin a session with a new token and write an audit entry.
 
-    old  the cookie that the browser had, whose session ends; empty for none
+    old  the browser's previous cookie, whose session ends; empty if there was none
     """
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
@@ -429,8 +432,8 @@ SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", creat
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Write an audit entry for a failed sign-in, or for a wrong password that was typed again in
-    the session of the operator `name`."""
+    """Write an audit entry for a failed sign-in. With `name`, the entry is for a wrong password
+    that was typed again in that operator's session."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -441,7 +444,8 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether the password is the signed-in person's own. A demo's guest needs none."""
+    """Return whether the password is the signed-in person's own. A guest of the demo needs no
+    password."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -450,10 +454,10 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the cookie's session in force, and store its last use every few minutes.
+    """Return the active session of a cookie, and store its last use every few minutes.
 
     used  whether a person made the request. Requests that a page makes by itself don't count, or an
-          open tab would keep a session alive for ever
+          open tab would keep a session active for ever
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -467,14 +471,14 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the person of a cookie's session, even if it has expired. It gives no access."""
+    """Return the person of a cookie's session, even if it has expired. This gives no access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Give a session a new cookie and return it, or None where the session has ended meanwhile. The
-    session's end stays the same."""
+    """Give a session a new cookie and return the cookie. Return None if the session has ended
+    meanwhile. The session still expires at the same time."""
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -490,13 +494,13 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator's means of signing in, and their sessions.
+    """An operator's means of signing in, and the operator's sessions.
 
-    password  whether they have set one
-    company   whether they sign in with the company's account
+    password  whether the operator has set a password
+    company   whether the operator signs in with the company's account
     invited   whether an invitation is usable
-    sessions  number of sessions in force
-    used_at   last use of any of them, accurate to a few minutes
+    sessions  number of active sessions
+    used_at   last use of any of these sessions, accurate to a few minutes
     """
 
     operator: operator_store.Operator
@@ -533,18 +537,19 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential, or None where they have no password, like a demo's guest."""
+    """Return a person's credential; None if the person has no password, like a guest of the
+    demo."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 
 
 def session_id(token: str) -> str:
-    """Return the id by which a person sees their own session."""
+    """Return the id under which a person sees a session of their own."""
     return operator_store.hashed(token)[: session_store.ID_CHARS]
 
 
 async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
-    """Return a person's sessions in force, newest first."""
+    """Return a person's active sessions, newest first."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         return await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
@@ -553,8 +558,8 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace the password of a person who gave the old one, and end their sessions except the one
-    with the cookie `here`. Raise UsageError for a bad password."""
+    """Replace the password of a person who gave the old one. End the person's sessions, except the
+    session with the cookie `here`. Raise UsageError for a bad password."""
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
     await _set_own(context, name, here=here, action="password_changed", password=kept)
@@ -563,9 +568,9 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace the one-time secret of a person who gave their password, and end their sessions
-    except the one with the cookie `here`. Raise UsageError for a code that the new secret does not
-    give now."""
+    """Replace the one-time secret of a person who gave their password. End the person's sessions,
+    except the session with the cookie `here`. Raise UsageError if the code does not belong to the
+    new secret."""
     step = None
     if credentials.is_totp_secret(totp):
         step = credentials.fitting_step(totp, code, now=context.clock.now(), after=None)
@@ -583,7 +588,7 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a passkey that a person's authenticator made, and end their sessions except the one
+    """Store a passkey from a person's authenticator. End the person's sessions, except the session
     with the cookie `here`. Raise UsageError for an answer that contains no valid passkey."""
     if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
         raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
@@ -603,9 +608,9 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a person's passkey, and end their sessions except the one with the cookie `here`.
-    Raise UsageError for the only second factor of a role that needs one, NotFoundError for an
-    unknown passkey."""
+    """Delete a person's passkey. End the person's sessions, except the session with the cookie
+    `here`. Raise UsageError for the only second factor of a role that needs one, and NotFoundError
+    for an unknown passkey."""
 
     async def change(connection: Connection) -> None:
         if not await session_store.delete_passkeys(connection, name, identity):
@@ -623,8 +628,8 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change the given members of a person's credential, end their other sessions, and write an
-    audit entry. `change` makes further changes in the transaction."""
+    """Change the given members of a person's credential, end the person's other sessions, and write
+    an audit entry. `change` makes further changes in the transaction."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -647,7 +652,7 @@ async def _set_own(
 
 
 async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collection[str]) -> None:
-    """End sessions of a person at that person's own request."""
+    """End sessions of a person at the person's own request."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -661,7 +666,7 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
     """End all sessions of a person and return how many there were. Raise NotFoundError for an
-    unknown operator, UsageError where `by` may not do this."""
+    unknown operator, and UsageError if `by` may not do this."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -682,13 +687,13 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
 
 
 async def somebody_can_sign_in(context: DatabaseContext) -> bool:
-    """Return whether an operator in force has a password."""
+    """Return whether an active operator has a password or a company account."""
     async with context.database.reading() as connection:
         return await session_store.any_credential(connection)
 
 
 async def first_use(context: DatabaseContext, form: str) -> bool:
-    """Mark a form's id as used. Return False where it was sent before."""
+    """Mark a form's id as used. Return False if the form was sent before."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         return await session_store.use_form(connection, form, now=now, kept_since=now - LONGEST)

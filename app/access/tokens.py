@@ -1,7 +1,8 @@
-"""API tokens: shown once when they are made, stored as hashes, with scopes and an optional end.
+"""API tokens: shown once when they are created, stored as hashes, with scopes and an optional
+expiry.
 
 A program's token acts for the program. An operator's own token acts for the person, in commands and
-in the API, with the rights of their role. It always has an end, and it stops working when the
+in the API, with the rights of the person's role. It always expires, and it stops working when the
 operator is disabled.
 """
 
@@ -48,11 +49,11 @@ async def issue_token(
     zone: tzinfo = UTC,
     by: str | None = None,
 ) -> str:
-    """Issue a token under a free name.
+    """Issue a token under a name that is not taken.
 
-    until  its end: an RFC 3339 moment, its last day in the zone, or a time from now such as 90d
+    until  expiry: an RFC 3339 moment, the last day in the zone, or a time from now such as 90d
 
-    Raises UsageError for a bad or taken name, an invalid end, and a person who may not do this.
+    Raises UsageError for a bad or taken name, an invalid expiry, and a person who may not do this.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")
@@ -93,11 +94,12 @@ OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """Issue an operator's own token, named after them. Return it and its stored data.
+    """Issue an operator's own token, named after the operator. Return the token and its stored
+    data.
 
     until, zone  as in `issue_token`
 
-    Raises NotFoundError for an operator who is not in force, UsageError for an invalid end and for
+    Raises NotFoundError for an operator who is not active, and UsageError for an invalid expiry or
     a person who may not do this.
     """
     token = new_token(f"tho_{context.database.environment}_")
@@ -130,7 +132,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """Return the first free name of `Ann`, `Ann-2`, and so on."""
+    """Return the first name that is not taken, of `Ann`, `Ann-2`, and so on."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name
@@ -140,7 +142,7 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Parse the end that a person gives for a token. A day without a time means the end of that
+    """Parse the expiry that a person gives for a token. A day without a time means the end of that
     day. Raise UsageError for anything but a moment after now."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
@@ -167,21 +169,21 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of the stored hash. It shows if another token's hash replaced that."""
+    """Return a digest of the stored hash, which shows if another token's hash has replaced it."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
 
 def no_token(name: str) -> NotFoundError:
-    """Build the error for a name that no token in force has."""
+    """Build the error for a name that no active token has."""
     return NotFoundError(
         f"there is no token in force named {name}: `tallyhook tokens list` shows all"
     )
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raise NotFoundError where no such token is in force, UsageError where
-    `by` may not do this."""
+    """Revoke a token by name. Raise NotFoundError if no active token has this name, and UsageError
+    if `by` may not do this."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -201,20 +203,22 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return the token's stored data, even if it is revoked or expired. None for other text."""
+    """Return the stored data of a token, even if it is revoked or expired. Return None for any
+    other text."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenNotInForce(TallyhookError):
-    """Error for a text that is no token in force."""
+    """Error for a text that is not an active token."""
 
 
 class ScopeMissing(TallyhookError):
-    """Error for a token in force without the needed scope."""
+    """Error for an active token without the needed scope."""
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return the token's name if it is valid for this scope. Raise TokenRefused, ScopeMissing."""
+    """Return the token's name if it is valid for this scope. Raise TokenNotInForce or
+    ScopeMissing."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -234,7 +238,7 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
 
 
 async def _token_in_force(context: DatabaseContext, token: str) -> operator_store.TokenEntry:
-    """Return the stored data of a token in force. Raise TokenRefused for any other."""
+    """Return the stored data of an active token. Raise TokenNotInForce for any other text."""
     entry = await token_of(context, token)
     if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
@@ -243,15 +247,15 @@ async def _token_in_force(context: DatabaseContext, token: str) -> operator_stor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An operator who has proved who they are with their own token."""
+    """An operator who has proved their identity with a token of their own."""
 
     name: operators.Proven
     role: str
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns this token. Raise TokenRefused for a token that is not in force,
-    ScopeMissing for a program's token."""
+    """Return the operator who owns this token. Raise TokenNotInForce for a token that is not
+    active, and ScopeMissing for a program's token."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
@@ -265,7 +269,8 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of a personal token. Raise TokenRefused if they are no longer in force."""
+    """Return the owner of a personal token. Raise TokenNotInForce if the owner is no longer
+    active."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")
@@ -283,7 +288,7 @@ def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return tokens in force that end within ENDS_SOON, the first to end first."""
+    """Return active tokens that expire within ENDS_SOON. The first to expire comes first."""
     now = context.clock.now()
     return sorted(
         (

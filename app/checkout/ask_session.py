@@ -1,4 +1,4 @@
-"""Ask the payment service about one payment, and record the answer.
+"""Asks the payment service about one payment, and records the answer.
 
 The shop's own calls and the background task share this code. The caller has claimed the payment's
 row in `app.orders.pending_session_store`. This module releases the row, even after an error.
@@ -39,14 +39,13 @@ TELL_AFTER: Final = 3
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may hold a row. The hold of a dead process ends after this."""
+    """Return how long a call may hold a row. After this time a dead process no longer holds it."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible time to which a row is held or postponed. A later time was
-    written by a clock that ran ahead. Clocks of several machines may differ by a quarter of an
-    hour."""
+    """Return the latest plausible time until which a row is held or postponed. A later time was
+    written by a fast clock. Clocks of several machines may differ by a quarter of an hour."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -58,9 +57,9 @@ async def claim(
 ) -> PendingSession | None:
     """Claim the payment's row, and return it with the bytes to send.
 
-    Return None where another process holds the row, or where there is nothing left to ask.
+    Return None if another process holds the row, or there is nothing left to ask.
 
-    row  inserted first where the payment has no row
+    row  inserted first if the payment has no row
     """
     now, key = context.clock.now(), payment.key
 
@@ -122,12 +121,13 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """Record that the key has expired. Nothing more is sent with it, and people are notified."""
+    """Record that the key has expired. No request is sent with it any more, and people are
+    notified."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
 def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant) -> bool:
-    """Check whether the service may forget the key before one more call ends."""
+    """Return whether the service may forget the key before another call ends."""
     return payments.key_is_spent(
         payment,
         now=now,
@@ -143,9 +143,9 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer, unless another process has already recorded the same.
+    """Record an answer, unless another process has already recorded the same answer.
 
-    row  the request to repeat later; None where it must not be repeated
+    row  the request to repeat later; None if it must not be repeated
     """
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
@@ -187,7 +187,7 @@ def _postpone(
 
 
 def pause_after(tries: int) -> Duration:
-    """Return the pause after this number of passes."""
+    """Return the pause before the next try, after this number of tries."""
     return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
@@ -202,7 +202,8 @@ DENIED_S: Final = 30.0
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Send due requests that no process holds again, up to AT_ONCE. Return how many were due."""
+    """Send again the due requests that no process holds, up to AT_ONCE. Return how many were
+    due."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(
@@ -260,10 +261,10 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
     async def release_held() -> None:
         """Release rows that this process held before it was restarted.
 
-        With a shared database, other processes may hold rows, so nothing is released.
+        With a shared database, other processes may hold rows, so no row is released.
 
-        On a full disk the release comes late, and also releases a row that a call of this process
-        holds by then. That does no harm: `_ask_again` waits until that call has finished.
+        On a full disk the release comes late, and also releases a row that a new call of this
+        process holds. That does no harm: `_ask_again` waits until that call has finished.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

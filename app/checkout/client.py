@@ -1,10 +1,10 @@
-"""The HTTP client of the payment service: one call, one key, a bounded number of requests.
+"""The HTTP client of the payment service: one call, one key, a limited number of requests.
 
     (a) send one request, for at most `try_s`, and read its answer up to a size limit
     (b) judge the answer (`request.judge_reply`)
     (c) if it may be repeated, pause, then send the same bytes with the same key
 
-Leaves out: records and the store. The caller has committed the key before.
+Leaves out: records and the store. The caller must have committed the key.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from app.providers.configured import profile_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call, which a customer waits for. A later call may use the same key again.
+    """Limits of one call, for which a customer waits. A later call may use the same key again.
 
     tries     requests in all: enough for two failures and a lost answer
     try_s     seconds for one request and its whole answer; a slow service takes three
     total_s   seconds for the whole call with its pauses: nobody waits longer for a page
-    first_s   pause before the second request; each later one is twice as long
+    first_s   pause before the second request; each later pause is twice as long
     most_s    longest pause, unless the service asks for a longer one
-    jitter_s  most that is added to each pause, so that clients don't act in step
+    jitter_s  largest random addition to each pause, so that clients do not all retry at once
     """
 
     tries: int = 5
@@ -61,7 +61,7 @@ def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettin
 
 
 def _share(key: str, number: int) -> float:
-    """Return a number from 0 up to 1 that is evenly distributed over all keys."""
+    """Return a number from 0 up to 1, evenly distributed over all keys."""
     digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -73,7 +73,7 @@ MAX_CALLERS: Final = 2_048
 
 
 class Flight(Generic[T]):
-    """An order's call that is under way, and the callers that wait for it."""
+    """A running call for an order, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -81,7 +81,8 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer that an earlier caller got to an equal question, if there is one."""
+        """Return the answer that an earlier caller got to an equal question; None if there is
+        none."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
@@ -104,7 +105,8 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait for the order's turn and hold it. Raises CheckoutBusyError if too many wait."""
+        """Wait for the order's turn, and keep it during the block. Raises CheckoutBusyError if too
+        many callers wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened right now; try again in a minute."
@@ -167,11 +169,9 @@ class ClientSettings:
 
 
 class CheckoutClient:
-    """HTTP client of the payment service; one for each process.
-
-    Use as `async with CheckoutClient(settings) as client`. `transport` replaces the network, and
-    `sleep` waits between requests. `flights` is for the code that opens checkouts with this client.
-    """
+    """HTTP client of the payment service; one for each process. Use as `async with
+    CheckoutClient(settings) as client`. `transport` replaces the network, and `sleep` waits between
+    requests. Code that opens checkouts with this client uses `flights`."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status with which the service refuses our token. Return None after the
+        """Return the HTTP status with which the service refused our token. Return None after the
         service has accepted the token again, or DENIAL_LASTS_S after the last refusal."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
@@ -224,7 +224,7 @@ class CheckoutClient:
 
         again  whether an earlier request may have been sent with this key
 
-        Faults of the network or the service raise nothing: AnswerUnclear reports them.
+        Faults of the network or the service raise no error; the result is then AnswerUnclear.
         """
         verdict = await self._until_clear(order, body, key, lost=again)
         if isinstance(verdict, requests.Denied) and verdict.status in TOKEN_DENIED:
@@ -267,7 +267,8 @@ class CheckoutClient:
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """Return the seconds for which nothing may be sent because the service asked for that."""
+        """Return the seconds for which no request may be sent, because the service asked for a
+        pause."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 
@@ -290,7 +291,7 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the payment service's settings. Raises ConfigurationError where they are missing."""
+    """Return the payment service's settings. Raises ConfigurationError if they are missing."""
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(
@@ -310,7 +311,7 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def client_of(settings: Settings) -> CheckoutClient | None:
-    """Return the client of the payment service, or None where this instance opens no sessions."""
+    """Return the client of the payment service; None if this instance opens no sessions."""
     if settings.checkout.base_url is None:
         return None
     return CheckoutClient(client_settings(settings))

@@ -1,9 +1,9 @@
-"""Open a checkout session for an order: once, and only once, whatever fails in between.
+"""Opens a checkout session for an order: once, and only once, whatever fails in between.
 
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
     (4) ask the service, again with the same key  (5) record the answer  (6) return the result
 
-The steps are numbered in the code. If a call ends early, the next one for the order finds the
+The steps are numbered in the code. If a call ends early, the next call for the order finds the
 committed key and continues with it.
 """
 
@@ -52,14 +52,14 @@ async def open_checkout(
     new_payment: bool = False,
     author: str = OWNER,
 ) -> CheckoutResult:
-    """Open the order's session, or find the one it has.
+    """Open the order's session, or find the session that it has.
 
     author       who asks, for the record of the request
     new_payment  whether the customer tries again after an earlier payment has ended. The new
                  payment gets another key, and a repeated call finds it
 
     Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError and OrderCanceledError
-    (nothing was sent), and UnreachableError when the service refuses our credentials or the store
+    (nothing was sent), and UnreachableError if the service refuses our credentials or the store
     fails. Calls for one order wait for each other; equal calls share one answer.
     """
     live, requires = context.database.environment == "live", client.settings.api.requires
@@ -150,11 +150,11 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of the earlier payment if it has ended, so that a new one may begin.
+        """Return the key of the earlier payment if it has ended, so that a new payment may begin.
 
-        Raises PaymentNotOverError while the earlier payment can still bring money. Returns None
-        where this payment is already a second one, and where the order is or may be paid or is
-        canceled: later steps report those cases.
+        Raises PaymentNotOverError while the earlier payment can still bring money. Returns None if
+        this payment is already a second one, or if the order is or may be paid or is canceled;
+        later steps report those cases.
         """
         if payment is None:
             return None
@@ -173,10 +173,11 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result for an order that is, or may be, paid in another way.
+        """Return the result for an order that is, or may be, paid in another way; None for other
+        orders.
 
-        Such an order must not be paid again, whether no payment was started here or its answer is
-        unknown.
+        Such an order must not be paid again, whether no payment was started here or the answer to
+        it is unknown.
 
         Raises OrderCanceledError for an unpaid order that the shop has canceled.
         """
@@ -203,7 +204,7 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent, and return the order's payment, perhaps of another process."""
+        """Commit the intent. Return the order's payment, which another process may have created."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -226,7 +227,7 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent and return the row to send, or None if the order has a payment."""
+        """Write the intent and return the row to send. Return None if the order has a payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -261,7 +262,8 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row with the bytes to send. None while another process has it."""
+        """Claim the payment's row with the bytes to send. Return None while another process holds
+        the row."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -275,7 +277,7 @@ class _Opening:
     # --- (6) the result --------------------------------------------------------------------------
 
     async def _found(self, payment: CheckoutPayment) -> CheckoutResult:
-        """Build the result from the stored records; nothing is sent."""
+        """Build the result from the stored records, without sending anything."""
         opened, refused = payment.opened, payment.refused
         if opened is None:
             assert refused is not None, "only what is settled can be found"
@@ -330,14 +332,14 @@ class CheckoutResult:
     state         opened: the customer can pay · paid: the order's ledger says that they have paid ·
                   expired: they have not paid, and the session has expired · refused: the service
                   refuses the session · unknown: the service may have opened the session; the
-                  background task asks again · unresolved: it is in doubt what was paid, and nobody
+                  background task asks again · unresolved: the amount paid is in doubt, and nobody
                   may be sent to pay before that is settled
     checkout_url  where the customer pays, if the service gave a URL
     key           the idempotency key, for questions to the service; None for an order that was paid
-                  before we had started any payment of it
+                  before we had started a payment of it
     sentence      the state as a sentence for people
-    again_s       seconds until a repeated call can say more, where the service wants no requests
-    created       whether this very call opened the session
+    again_s       seconds until a repeated call can say more, if the service wants no requests
+    created       whether this call opened the session
     """
 
     state: CheckoutState
@@ -352,7 +354,7 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result of an answer. Return None where the stored records are more complete."""
+    """Build the result of an answer. Return None if the stored records are more complete."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -384,10 +386,8 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """Correct the result by the order's ledger: it may be paid, or the session may have expired.
-
-    Raises OrderCanceledError where the shop has canceled the order and no money has come.
-    """
+    """Correct the result by the order's ledger: the order may be paid, or the session expired.
+    Raises OrderCanceledError if the shop has canceled the order and no money has come."""
     opened = found.session if found.created else None
     paid = payments.paid_sentence(ledger, opened=opened)
     if paid is not None:
@@ -417,7 +417,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return the latest deadline of a pending order's attempts, or None without a deadline."""
+    """Return the latest deadline of a pending order's attempts; None if there is no deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None

@@ -1,4 +1,4 @@
-"""An order's payment as its records state it, and the records made from the service's answers.
+"""An order's payment as its records state it, and the records for the service's answers.
 
 Leaves out: reading and writing records, which the caller does.
 """
@@ -29,7 +29,8 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """One idempotency key and the records that carry it. All its requests use this key."""
+    """One idempotency key and the records that have it. All requests of the payment use this
+    key."""
 
     key: str
     requested: Record
@@ -44,10 +45,8 @@ class CheckoutPayment:
 
 
 def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
-    """Return the order's payment; None where none was ever requested.
-
-    An opened session outweighs a refusal of the same key: money can move in it.
-    """
+    """Return the order's payment; None if none was ever requested. An opened session outweighs a
+    refusal of the same key, because the customer can pay in it."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     asked = [record for record in known if record.kind == "session_requested" and record.key]
     if not asked:
@@ -56,10 +55,8 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this key, or None where it was never requested.
-
-    The first record of each kind counts, except for `session_unknown`, where the last one counts.
-    """
+    """Return the payment with this key; None if it was never requested. The first record of each
+    kind counts, except for `session_unknown`, where the last one counts."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
     unknown = [r for r in known if r.key == key and r.kind == "session_unknown"]
@@ -80,8 +77,9 @@ def check_same(
 ) -> None:
     """Raise CheckoutConflictError unless `request` repeats the request of this payment.
 
-    For a settled payment only the money and the source must agree, since nothing more is sent.
-    Before that everything must agree: a key may only be sent with the body it was made for.
+    For a settled payment only the money and the source must agree, because no more requests are
+    sent. Before that everything must agree: a key may only be sent with the body for which it was
+    created.
     """
     before = payment.requested.money
     if before != request.money:
@@ -98,8 +96,8 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError where the shop has stated another price for the order. A payment
-    of the session would then be too small or too large, and the order unresolved."""
+    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment of
+    the session would then be too small or too large, and the order unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -119,8 +117,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError where the sent body has another phone number. The digest cannot
-    show this: it contains only a short checksum of the number."""
+    """Raise CheckoutConflictError if the sent body has another phone number. The digest cannot show
+    this, because it contains only a short checksum of the number."""
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -139,7 +137,7 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Check whether the service may forget the key before a call that takes `reserve` ends."""
+    """Return whether the service may forget the key before a call that takes `reserve` ends."""
     return now + reserve >= payment.requested.at + lifetime
 
 
@@ -147,14 +145,14 @@ def key_is_spent(
 
 
 def wants_payment(ledger: Ledger) -> bool:
-    """Check that the order is neither paid nor canceled by the shop."""
+    """Return whether the order is neither paid nor canceled by the shop."""
     return paid_sentence(ledger) is None and ledger.case.filed.canceled is None
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
     """Return a sentence stating that the order is paid, and by which event.
 
-    Return None where the order is not paid, or where that is not settled.
+    Return None if the order is not paid, or it is not settled whether it is.
 
     opened  a session that was opened meanwhile
     """
@@ -168,10 +166,8 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence stating that it is not settled whether the order is paid.
-
-    Return None where it is settled. A payment that is plainly too small (`amount_differs`) settles
-    it too.
+    """Return a sentence stating that it is not settled whether the order is paid; None if it is
+    settled. A payment that is plainly too small (`amount_differs`) counts as settled.
 
     opened  a session that was opened meanwhile
     """
@@ -189,7 +185,8 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError where the shop has canceled the order: a payment would be owed back.
+    """Raise OrderCanceledError if the shop has canceled the order, because a payment would be owed
+    back.
 
     opened  a session that was opened meanwhile
     """
@@ -218,8 +215,8 @@ def intent(
 
     author  who requested the session
 
-    Its id derives from the order and the number of its payments. When two processes both find no
-    payment, only one can write: the other's row has the same primary key.
+    The record's id derives from the order and the number of its payments. If two processes both
+    find no payment, only one can write, because the row of the other has the same primary key.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()
@@ -252,7 +249,7 @@ def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
 
 
 def record_kind(answered: Answered) -> RecordKind:
-    """Return the kind of record that an answer makes."""
+    """Return the kind of record for an answer."""
     return _KINDS[type(answered)]
 
 
@@ -290,17 +287,16 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text stored with the answer's record: the answer, or why there is none."""
+    """Return the text to store with the answer's record: the answer, or why there is none."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Check whether the answer adds to the records. Another process may have recorded it already.
-
-    A second session for one key is the service's mistake. It is recorded because it can take money.
-    """
+    """Return whether the answer adds to the records. Another process may have recorded it already.
+    A second session for one key is a mistake of the service. It is recorded because a customer can
+    pay in it."""
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session
     if isinstance(answered, SessionRefused):

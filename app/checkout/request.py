@@ -1,6 +1,6 @@
 """A request to open a session: its checks, its bytes, its digest, and the meaning of its answer.
 
-The messages of the errors are written for the shop's people.
+The error messages are written for the shop's people.
 
     UsageError
     ├── CheckoutRequestError   the request itself is bad; `problems` has every sentence
@@ -12,7 +12,7 @@ The messages of the errors are written for the shop's people.
     └── CheckoutBusyError      too many calls at this moment
 
 No error contains a phone number, a URL or a token. Leaves out: tokens and keys. Only
-`check_request` makes a SoundRequest.
+`check_request` creates a SoundRequest.
 """
 
 import hashlib
@@ -52,9 +52,9 @@ class CheckoutRequestError(UsageError):
 
 
 class CheckoutConflictError(UsageError):
-    """Error for a request that differs from the order's earlier one; nothing was sent.
+    """Error for a request that differs from the order's earlier request; nothing was sent.
 
-    before, asked  the money of both; equal where something else differs
+    before, asked  the money of both requests; equal if something else differs
     """
 
     def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
@@ -64,9 +64,9 @@ class CheckoutConflictError(UsageError):
 
 
 class PaymentNotOverError(UsageError):
-    """Error for a new payment while the order's earlier one has not ended; nothing was sent.
+    """Error for a new payment while the order's earlier payment has not ended; nothing was sent.
 
-    ask_again_at  when the earlier payment ends at the latest; None where that is not known
+    ask_again_at  when the earlier payment ends at the latest; None if unknown
     """
 
     def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
@@ -75,11 +75,13 @@ class PaymentNotOverError(UsageError):
 
 
 class OrderCanceledError(UsageError):
-    """Error for an order that the shop canceled: a payment would be owed back. Nothing was sent."""
+    """Error for an order that the shop canceled, because a payment would be owed back. Nothing was
+    sent."""
 
 
 class CheckoutDeniedError(UnreachableError):
-    """Error for credentials that the service refuses, or an address where it does not answer."""
+    """Error for credentials that the service refuses, or for an address at which it does not
+    answer."""
 
 
 class CheckoutBusyError(UnreachableError):
@@ -93,12 +95,12 @@ MAX_URL: Final = 2_048
 
 
 def is_web_address(url: object, *, encrypted: bool = False) -> bool:
-    """Check that this is an absolute http or https URL without a user in it.
+    """Return whether a value is an absolute http or https URL without a user.
 
     encrypted  whether only https is accepted
 
-    Blanks, backslashes and anything but printable ASCII are refused: browsers and libraries
-    disagree about the host of such a URL.
+    URLs with blanks, backslashes or anything but printable ASCII are refused, because browsers and
+    libraries disagree about the host of such a URL.
     """
     if not isinstance(url, str) or len(url) > MAX_URL:
         return False
@@ -126,7 +128,7 @@ _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutRequest:
-    """The shop's request, unchecked. `amount` is in major units; `phone` E.164 without the +."""
+    """The shop's unchecked request. `amount` is in major units; `phone` is E.164 without the +."""
 
     order: str
     amount: Decimal | int | str
@@ -194,7 +196,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's money, or a sentence that states the problem."""
+    """Return the request's money; if it is not exact, None and a sentence that states the
+    problem."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -210,11 +213,9 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
 
 
 def request_body(request: SoundRequest) -> bytes:
-    """Return the JSON to send. One request always gives equal bytes.
-
-    It is not written by `json`, which would write the amount as a binary float. The amount must be
-    an exact number (1500.00).
-    """
+    """Return the JSON to send. Equal requests always give equal bytes. The JSON is not written by
+    `json`, which would write the amount as a binary float. The amount must be an exact number
+    (1500.00)."""
     order = (
         f'{{"reference":{_text(request.order)},"amount":{major_text(request.money)},'
         f'"currency":{_text(request.money.currency)}}}'
@@ -227,7 +228,7 @@ def request_body(request: SoundRequest) -> bytes:
 
 
 def _given(**texts: str | None) -> str:
-    """Return a JSON object of the members that are not None."""
+    """Return a JSON object of the arguments that are not None."""
     found = [f'"{name}":{_text(value)}' for name, value in texts.items() if value is not None]
     return "{" + ",".join(found) + "}"
 
@@ -243,11 +244,9 @@ def _text(value: str) -> str:
 
 
 def request_digest(request: SoundRequest) -> str:
-    """Return `sha256:…` of the request in canonical form, with a checksum of the phone number.
-
-    A digest over the number itself would reveal it: the rest of the body is stored beside the
-    digest, and 10^9 numbers can be tried in minutes. See README.md.
-    """
+    """Return `sha256:…` of the request in canonical form, with a checksum of the phone number. A
+    digest over the number itself would reveal it: the rest of the body is stored beside the digest,
+    and all 10^9 possible numbers can be tried in minutes. See README.md."""
     return fingerprint(
         {
             "order": {"reference": request.order, "minor": request.money.minor},
@@ -259,11 +258,9 @@ def request_digest(request: SoundRequest) -> str:
 
 
 def phone_check(phone: str | None) -> int | None:
-    """Return the phone number's checksum, one of 256 values, or None without a number.
-
-    It detects 255 of 256 changed numbers, and millions of numbers share each value. A customer's
-    checksum is the same in every order, so several orders reveal no more than one.
-    """
+    """Return the phone number's checksum, one of 256 values; None without a number. The checksum
+    detects 255 of 256 changed numbers, and millions of numbers share each value. A customer's
+    checksum is the same in every order, so several orders reveal no more than one."""
     if phone is None:
         return None
     return hashlib.sha256(b"phone check:" + phone.encode()).digest()[0]
@@ -305,7 +302,7 @@ NOT_REACHED: Final = frozenset(
 class ServiceReply:
     """The service's HTTP answer to one request.
 
-    status       None where no whole answer came; `problem` says why
+    status       None if no whole answer came; `problem` says why
     problem      `connection_failed`, `timed_out`, `too_large`, `encoded`; None for a complete
                  answer
     retry_after  the Retry-After header, unparsed
@@ -321,7 +318,7 @@ class ServiceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """An open session. `details` is the service's answer, to be stored."""
+    """An open session. `details` is the service's answer to store."""
 
     session: str
     checkout_url: str | None
@@ -331,7 +328,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """A session that the service refuses. `reason` is its words, masked and shortened."""
+    """A session that the service refuses. `reason` has the service's words, masked and
+    shortened."""
 
     reason: str
     details: str
@@ -356,7 +354,7 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """A refusal of our credentials or address. It says nothing about the order."""
+    """A refusal of our credentials or address, which says nothing about the order."""
 
     status: int
 
@@ -377,8 +375,8 @@ def judge_reply(
 ) -> Verdict:
     """Decide what one answer means for the session of `order`.
 
-    lost  whether an earlier request with this key may have got no answer. A refusal that is not in
-          the service's own form may then come from a gateway
+    lost  whether an earlier request with this key may have got no answer. If so, a refusal that is
+          not in the service's own form may come from a gateway
     """
     status = reply.status
     if status is None:
@@ -404,7 +402,7 @@ def judge_reply(
 
 
 def _document_in(body: bytes) -> object:
-    """Parse a body; None where it is not JSON."""
+    """Parse a body; None if it is not JSON."""
     try:
         return parse(body)
     except Unreadable:
@@ -441,7 +439,7 @@ def _opened(body: bytes, *, order: str, api: SessionApi, mask: Mask) -> Opened |
 
 
 def _web_address(url: object) -> str | None:
-    """Return the URL where the customer pays, or None where it is not a plain web URL."""
+    """Return the URL where the customer pays; None if it is not a plain web URL."""
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
@@ -475,10 +473,9 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait: its number, or its date minus its Date.
-
-    Our clock is not used, so the two machines need not agree on the time.
-    """
+    """Return the seconds that the service asks us to wait. Retry-After is a number, or a date from
+    which the service's Date is subtracted. Our clock is not used, so the two machines need not
+    agree on the time."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

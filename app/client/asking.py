@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request to Tallyhook. `path` includes the query, `body` is JSON or None."""
+    """One request to Tallyhook. `path` includes the query; `body` is JSON or None."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Parse the body, a JSON object. Raises NotUnderstood."""
+        """Parse the body as a JSON object. Raises NotUnderstood if it is not one."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -51,7 +51,8 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the seconds of `Retry-After`, at most LONGEST_S; BUSY_S if there is none."""
+        """Return the seconds in `Retry-After`, at most LONGEST_S. Return BUSY_S if there is no such
+        header."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
@@ -66,7 +67,7 @@ class TokenRefused(AskingFailed):
 
 
 class Unavailable(AskingFailed):
-    """Nothing was decided. Send the same request again after `again_s` seconds."""
+    """No decision was made. Send the same request again after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)
@@ -85,7 +86,7 @@ Steps = Generator[Ask, Answer, Result]
 
 
 def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
-    """Run an exchange to its end. Raises what `send` raises."""
+    """Run an exchange to its end. Raises the errors of `send`."""
     try:
         wanted = next(steps)
         while True:
@@ -95,7 +96,7 @@ def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
 
 
 async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer]]) -> Result:
-    """Run an exchange to its end, awaiting each request. Raises what `send` raises."""
+    """Run an exchange to its end, awaiting each request. Raises the errors of `send`."""
     try:
         wanted = next(steps)
         while True:
@@ -105,10 +106,8 @@ async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer
 
 
 def checked(answer: Answer) -> Answer:
-    """Return the answer if it decides something.
-
-    Raises TokenRefused, NotConfigured and Unavailable for other answers.
-    """
+    """Return the answer if it contains a decision. Raises TokenRefused, NotConfigured and
+    Unavailable for other answers."""
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
     if answer.status == 501:
@@ -122,7 +121,8 @@ def checked(answer: Answer) -> Answer:
 
 
 def sentence_of(answer: Answer) -> str:
-    """Return the detail or title of a problem (RFC 9457), or a sentence with its status."""
+    """Return the detail or title of a problem (RFC 9457). If there is none, return a sentence with
+    the status."""
     try:
         found = answer.document()
     except NotUnderstood:
@@ -138,7 +138,7 @@ class HttpSender:
     """Sender that uses the standard library, with one connection for each request.
 
     url        scheme and host of the service, such as https://payments.shop.example
-    token      from `tallyhook tokens add`; surrounding white space is removed
+    token      token from `tallyhook tokens add`; surrounding white space is removed
     timeout_s  seconds without a byte; must exceed the feed's `wait_s`
     """
 
@@ -189,7 +189,7 @@ class AsyncClient(Protocol):
 class AsyncSender:
     """Sender that uses an asynchronous client, whose base URL is the service's.
 
-    token     as for HttpSender
+    token     as in HttpSender
     failures  errors of the client that mean that no answer came, such as `(httpx.HTTPError,)`
     """
 

@@ -4,9 +4,9 @@
     feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
     order, where it was unknown ───┘
 
-Both bring the same news. A shop may use either, or both. After a restore Tallyhook does not know
-whether an order was shipped before. Such an order waits until the shop has stated that. Reading the
-feed asks again.
+Notifications and the feed bring the same news. A shop may use either, or both. After a restore
+Tallyhook does not know whether an order was shipped before. Such an order waits until the shop has
+stated whether it was. Reading the feed asks again about such orders.
 """
 
 import base64
@@ -40,8 +40,9 @@ class News:
     because      sentences for people, with the ids of the evidence
     at           RFC 3339, in UTC
     fulfilled_at, canceled_at
-                 as the shop had stated by the time of sending: RFC 3339, None, or UNKNOWN
-    superseded   whether the feed has later news of the order: then don't ship because of this
+                 as the shop had stated them when the news was sent: RFC 3339, None, or UNKNOWN
+    superseded   whether the feed has later news of the order; if so, don't ship because of this
+        news
     """
 
     id: int
@@ -56,7 +57,8 @@ class News:
 
     @property
     def may_ship(self) -> bool:
-        """Return whether the order can be shipped, if the shop's own books have not shipped it."""
+        """Return whether to ship the order, unless the shop's own books show that it was
+        shipped."""
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
 
@@ -68,22 +70,18 @@ class Keeper(Protocol):
     """Store of the news that the shop has handled, such as `shop_store.SqliteKeeper`."""
 
     def take(self, news: News) -> bool:
-        """Act on the news and store its id, in one transaction.
-
-        Return False, and do nothing, if the order's stored id is at least as large.
-        """
+        """Act on the news and store its id, in one transaction. Do nothing and return False if the
+        id stored for the order is at least as large."""
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
         """Return some orders that wait because `fulfilled_at` was UNKNOWN, each with its last id.
-
-        Those that were asked about least often come first.
-        """
+        Orders that were asked about least often come first."""
         ...
 
     def settle(self, news: News) -> None:
-        """Act on the current state of an undecided order, in one transaction.
-        If UNKNOWN, it keeps waiting."""
+        """Act on the current state of an undecided order, in one transaction. If the state is
+        UNKNOWN, the order keeps waiting."""
         ...
 
     def place(self) -> int:
@@ -102,7 +100,7 @@ def verify_notification(
 
     secrets  `whsec_…`; several while a secret is being rotated
     headers  by name, in any case
-    body     the raw bytes: not parsed and serialized again
+    body     the raw bytes, not JSON that was parsed and serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
     Raises Refused, and ValueError for an invalid secret.
@@ -145,7 +143,7 @@ def verify_notification(
 
 
 def news_of(found: Any) -> News:
-    """Read an entry of the feed. Raises NotUnderstood."""
+    """Convert an entry of the feed to News. Raises NotUnderstood."""
     try:
         number, may_ship = found["id"], found["fulfillable"]
         fulfilled_at, canceled_at = found["fulfilled_at"], found["canceled_at"]
@@ -174,7 +172,8 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
 
     wait_s  seconds that the last, empty page waits for news
 
-    Raises TokenRefused, Unavailable and NotUnderstood. News handled before that stay handled.
+    Raises TokenRefused, Unavailable and NotUnderstood. News that were handled before an error stay
+    handled.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

@@ -1,7 +1,7 @@
-"""Payments that the shop starts, and what it reports about its orders.
+"""Payments that the shop starts, and the shop's reports about its orders.
 
 The shop stores nothing before it asks. An order has one payment, however often the same call is
-made. A call that got no answer is made again, unchanged.
+made. If a call got no answer, make it again, unchanged.
 """
 
 import json
@@ -31,12 +31,15 @@ _OF_409: Final[Mapping[str, State]] = {
 class Started:
     """State of an order's payment.
 
-    state         open: send the customer to `checkout_url` paid: send nobody unresolved: it is in
-                  doubt what was paid; send nobody until that is settled expired: the session has
-                  expired unknown: make the same call again after `again_s` differs: the order's
-                  payment, or its price by `PUT`, has another amount or currency; or its payment is
-                  unknown and had another phone number or return URL not_over: a new payment was
-                  requested, but the earlier one may still succeed refused: `sentence` says why
+    state         open: send the customer to `checkout_url`
+                  paid: send nobody
+                  unresolved: the amount paid is in doubt; send nobody until that is settled
+                  expired: the session has expired
+                  unknown: make the same call again after `again_s`
+                  differs: the order's payment, or its price by `PUT`, has another amount or
+                  currency; or its payment is unknown and had another phone number or return URL
+                  not_over: a new payment was requested, but the earlier one may still succeed
+                  refused: `sentence` says why
     checkout_url  where the customer pays, if the service gave an address
     again_s       for `unknown` and `not_over`: seconds until the same call may say more
     """
@@ -117,9 +120,9 @@ def tell_order(
     """Report an order's price, and when it was placed, canceled or shipped (RFC 3339).
 
     amount   the whole price
-    tenders  kind and amount of each part that is paid otherwise: ("gift_card", "30.00"); None: as
-             before
-    free     whether the order costs nothing: then the amount is "0"
+    tenders  kind and amount of each part that is paid otherwise: ("gift_card", "30.00"); None does
+             not change them
+    free     whether the order costs nothing; the amount is then "0"
 
     Report `fulfilled_at` before the parcel leaves. After a restore of Tallyhook, report NOT_SO for
     the orders that your books have not shipped. A canceled order is never fulfillable, and money

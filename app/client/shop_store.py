@@ -63,9 +63,10 @@ shipped, or does not know it.
 class SqliteKeeper:
     """Keeper for a shop with SQLite.
 
-    connection  the shop's own; its isolation level is set to None, so that the keeper controls
-                transactions
-    act         the shop's statements in the transaction; nothing that cannot be rolled back
+    connection  connection of the shop; its isolation level is set to None, so that the keeper
+                controls transactions
+    act         runs the shop's statements in the transaction; must do nothing that cannot be rolled
+                back
     """
 
     def __init__(self, connection: sqlite3.Connection, act: Act) -> None:
@@ -101,8 +102,8 @@ class SqliteKeeper:
                 self._decide(news, shipped=False)
 
     def _decide(self, news: News, *, shipped: bool) -> None:
-        """Decide whether to ship, not to ship, or to wait until it is known.
-        Then call the shop's Act."""
+        """Decide whether to ship, not to ship, or to wait until it is known whether the order was
+        shipped. Then call the shop's Act."""
         ship = news.may_ship and not shipped
         if ship:
             self._connection.execute(SHIPPED, {"ref": news.order})

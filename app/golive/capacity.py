@@ -4,8 +4,8 @@
     2 calibrate  the disk's sync time, and the processor time of a few folds
     3 judge      each figure with what it means
 
-Sentences say whether a figure was measured, derived or extrapolated. Nothing is changed: the disk
-is measured with a temporary file beside the database.
+Sentences say whether a figure was measured, derived or extrapolated. No stored data are changed:
+the disk is measured with a temporary file beside the database.
 """
 
 import base64
@@ -74,10 +74,10 @@ CROWDED: Final = 0.5
 class Capacity:
     """Collected facts. Times are seconds.
 
-    stored    deliveries and their space; None on a cluster, whose nodes cannot be seen
-    free      bytes until nothing more is accepted; None on a database server
+    stored    number and bytes of deliveries; None on a cluster, whose nodes cannot be seen
+    free      bytes until no more delivery is accepted; None on a database server
     memory    bytes of each running process, by its id; None if they cannot be read
-    sync_s    median of a write with a sync beside the database; None if it was not measured
+    sync_s    median time of a write with a sync beside the database; None if it was not measured
     work_s    processor time to verify, read and fold a delivery
     cores     cores that this process may use
     shared    whether the database is PostgreSQL
@@ -94,13 +94,13 @@ class Capacity:
 
     @property
     def carried(self) -> float:
-        """Return the deliveries a second to plan with."""
+        """Return the number of deliveries a second for which to plan."""
         cores = self.cores if self.shared else min(self.cores, CORES)
         return PLANNED * cores / (self.work_s * WHOLE_WAY)
 
 
 async def examine_capacity(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return what this machine and database carry, as checks of the doctor."""
+    """Return the capacity of this machine and database, as checks of the doctor."""
     try:
         settings = load_settings(environ)
         async with open_inbox(settings, purpose="reading") as inbox:
@@ -134,8 +134,8 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds of a write of 4 KiB with a sync; None if this user may not write
-    there."""
+    """Return the median seconds of writing 4 KiB with a sync; None if this user may not write to
+    the folder."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -159,7 +159,8 @@ _BODY: Final = (
 
 def work_time() -> float:
     """Return the processor seconds to verify and read a delivery and to fold its order of four
-    deliveries. It is the median of many, so that other work hardly matters."""
+    deliveries. Returns the median of many runs, so that other work on the machine hardly matters.
+    """
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
     now, requests = SystemClock().now(), []
@@ -219,7 +220,7 @@ def _written(instant: Instant, unit: str) -> str:
 
 
 def _space(found: Capacity) -> Iterator[Check]:
-    """Yield the space of a delivery and of a year, and the days until the disk is full."""
+    """Yield the bytes that a delivery and a year take, and the days until the disk is full."""
     stored, rates = found.stored, found.rates
     if stored is None:
         sentence = "This command cannot see the size of a cluster's nodes."
@@ -278,7 +279,7 @@ def _sync(found: Capacity) -> Check:
 
 
 def _next_step(found: Capacity) -> Check:
-    """Return whether PostgreSQL, or another machine, is due."""
+    """Return a check that says whether to move to PostgreSQL or to add another machine."""
     peak, rates = found.rates.busiest_minute / (MINUTE / SECOND), found.rates
     used, step = peak / found.carried, "PostgreSQL"
     do = "move to PostgreSQL, with receivers and workers on several machines: RUNNING.md"
@@ -295,7 +296,7 @@ def _next_step(found: Capacity) -> Check:
 
 
 def _size(count: float) -> str:
-    """Return a number of bytes in GB, MB or kB."""
+    """Format a number of bytes in GB, MB or kB."""
     for unit, size in (("GB", 1e9), ("MB", 1e6)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"

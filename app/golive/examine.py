@@ -63,11 +63,9 @@ def problems_of_sources(settings: Settings) -> list[str]:
 
 
 def _check_token(settings: Settings) -> None:
-    """Return the mistake of the token that opens sessions, if any.
-
-    Says nothing where address, token or source is missing, which `load_settings` reports, or where
-    the source's profile cannot be read.
-    """
+    """Raise ConfigurationError if the token that opens sessions is wrong. Does nothing if address,
+    token or source is missing, which `load_settings` reports, or if the source's profile cannot be
+    read."""
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
         return
@@ -142,7 +140,7 @@ def key_files(settings: Settings) -> dict[str, Path]:
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file exists. A file that cannot be examined is not reported as missing."""
+    """Return whether a file exists. A file that cannot be examined counts as existing."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -166,8 +164,8 @@ def _may_write_to(folder: Path) -> bool:
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with those of the service that was started last.
-    Also ask that service whether it is ready. Return nothing before the first start."""
+    """Compare the settings with those of the service that was started last. Also ask that service
+    whether it is ready. Return no checks before the first start."""
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -273,7 +271,7 @@ A service that does not answer takes about forty seconds, and its source's trial
 
 
 async def check_all(context: AppContext) -> Checked:
-    """Run all checks for the console. Raises UsageError where they take too long."""
+    """Run all checks for the console. Raises UsageError if they take too long."""
     try:
         async with asyncio.timeout(CHECKS_LIMIT_S):
             doctor = [check.document() for check in await examine()]
@@ -351,7 +349,8 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Return whether a trial with this digest has been read since."""
+    """Return whether a trial with this digest has been read. Deliveries in `before` do not
+    count."""
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

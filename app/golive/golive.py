@@ -35,9 +35,9 @@ TRIAL_LIMIT_S: Final = 10.0
 class Trial:
     """Result of trying a source's endpoint.
 
-    wrong      its wrong answers; None: not tried, because nothing here can sign as this provider
-               does
-    unreached  whether nothing answered
+    wrong      wrong answers of the endpoint; None if it was not tried, because this program cannot
+               sign like the provider
+    unreached  whether no answer came
     """
 
     source: str
@@ -49,10 +49,8 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield the name of a request, the request, and whether it must be accepted.
-
-    Raises ConfigurationError or ValueError if this provider's requests cannot be created.
-    """
+    """Yield each trial request: its name, the request, and whether it must be accepted. Raises
+    ConfigurationError or ValueError if this provider's requests cannot be created."""
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that the trial cannot produce")
@@ -94,7 +92,7 @@ async def try_endpoint(
     now: Instant,
     arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each request and compare the answers.
+    """Send each trial request to the endpoint and compare the answers.
 
     arrived  returns whether a delivery of this source with this SHA-256 was read from the inbox
     """
@@ -188,8 +186,8 @@ MAX_NOTE: Final = 2_000
 class ChecklistItem:
     """A line of the checklist.
 
-    sentence  why it is in its state, and what to do
-    sources   sources that a signature covers, if sources can be added later
+    sentence  why the item is in its state, and what to do
+    sources   sources that a signature on the item covers, if sources can be added later
     """
 
     item: str
@@ -201,7 +199,6 @@ class ChecklistItem:
     sources: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the item's JSON document."""
         return {
             "item": self.item,
             "state": self.state,
@@ -272,8 +269,8 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
     """Build the item on other shops that use an account.
 
-    unknown  sources where nobody has said whether another shop uses their account
-    apart    sources whose account others use, and whose settings distinguish the shops
+    unknown  sources for which nobody has said whether another shop uses their account
+    apart    sources whose account other shops use, and whose settings distinguish the shops
     """
     name = "account_sharing"
     if unknown:
@@ -291,7 +288,7 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
 
 
 def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
-    """Build the item on one person's limits.
+    """Build the item on the limits for acts by one person alone.
 
     currencies  currencies that have a limit
     """
@@ -345,7 +342,8 @@ async def last_checklist(
 ) -> list[ChecklistItem]:
     """Return the checklist without running or storing anything.
 
-    checked  results of a run just now; None: stored results of the last run, without reasons
+    checked  results of checks that just ran; None means the stored results of the last run, without
+             reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -356,7 +354,8 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item's state after the last run. Only a run says whether it can be signed."""
+    """Return an item's state after the last run. Only a run can tell whether the item can be
+    signed."""
     if last is None:
         sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
@@ -407,10 +406,8 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return the item's sources that the last signature does not cover.
-
-    It covers the sources for which it was requested, or else those of the next request.
-    """
+    """Return the item's sources that the last signature does not cover. A signature covers the
+    sources for which it was requested, or else the sources of the next request."""
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False
@@ -426,7 +423,8 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after a run. Store its result and requests for signatures if new."""
+    """Return the checklist after a run. Store the result, and requests for signatures if they are
+    new."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -520,11 +518,9 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
-    """State that two founders are two people. Only the machine's owner may, during setup.
-
-    Raises UsageError once the checklist was complete or a month is closed, and as
-    `vouch_for_founders` does.
-    """
+    """State that two founders are two people. Only the machine's owner may do this, during setup.
+    Raises UsageError if the checklist was ever complete or a month is closed. Also raises the
+    errors of `vouch_for_founders`."""
     check_reason(reason, of="two founders", countries=context.countries)
     closed = await list_closed(context)
     async with context.database.writing() as connection:
@@ -540,7 +536,8 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's statement on an item doesn't count or isn't allowed; else None."""
+    """Return why a person's statement on an item does not count or is not allowed; None if it
+    counts."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -555,7 +552,8 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet; None if it may, or in the sandbox."""
+    """Return why a live instance should not take money yet. Return None if it may, or in the
+    sandbox."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

@@ -1,9 +1,9 @@
-"""Rehearsal: play the scenarios against the configured provider, and compare the outcomes.
+"""Rehearsal: plays the scenarios against the configured provider, and compares the outcomes.
 
     (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
-All scenarios are played at the same time. Only what the service has verified and stored counts. So
-the service must be running, and the provider must deliver to it.
+All scenarios are played at the same time. Only events that the service has verified and stored
+count. So the service must be running, and the provider must deliver to it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The end of a scenario. Only its last event leads to it.
+    """The expected end of a scenario. Only the scenario's last event leads to it.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline
@@ -102,8 +102,9 @@ class RehearsalPlan:
     """Scenarios to play.
 
     numbers     a test number for each scenario's name
-    amount      in major units
-    patience_s  seconds to wait for each end; None: until BEYOND_S after its deadline
+    amount      amount in major units
+    patience_s  seconds to wait for the end of each scenario; None waits until BEYOND_S after its
+                deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -113,10 +114,8 @@ class RehearsalPlan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """Return the configured test numbers, else those of the simulated provider.
-
-    Raises ConfigurationError for an unknown scenario, and without any number in a live environment.
-    """
+    """Return the configured test numbers, or else the numbers of the simulated provider. Raises
+    ConfigurationError for an unknown scenario, and in a live environment without numbers."""
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
         known = ", ".join(EXPECTED)
@@ -144,7 +143,7 @@ LEAST: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedScenario:
-    """A played scenario. `order` is empty if there was none."""
+    """A played scenario. `order` is empty if no order was created."""
 
     scenario: str
     expected: str
@@ -155,7 +154,6 @@ class RehearsedScenario:
     order: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return the scenario's JSON document."""
         names = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
         return {name: getattr(self, name) for name in names}
 
@@ -181,8 +179,8 @@ async def play(
     patience_s: float | None,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario that has a number.
-    Raises ConfigurationError where there is no provider, or no number in a live environment."""
+    """Play every scenario that has a number. Raises ConfigurationError if there is no provider, or
+    no number in a live environment."""
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}
@@ -212,7 +210,7 @@ class _Stage:
         self._run = new_id("", context.clock.now())
 
     async def play(self, scenario: str) -> list[RehearsedScenario]:
-        """Play a scenario. `success` is started a second time."""
+        """Play a scenario. The payment of the scenario `success` is started a second time."""
         began = monotonic()
         number = list(self._plan.numbers).index(scenario) + 1
         request = CheckoutRequest(
@@ -299,7 +297,8 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Return the order's document once it is as expected and published, or when time is up."""
+        """Return the order's document once it is as expected and published, or when the time is
+        over."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip
@@ -319,7 +318,7 @@ class _Stage:
 
 
 def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
-    """Return whether the played scenarios are a passed rehearsal, and a sentence about it."""
+    """Return whether the played scenarios make a passed rehearsal, and a sentence on the result."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
     sentence = f"{sum(scenarios.values())} of {count} ended as expected"
