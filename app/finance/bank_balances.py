@@ -89,7 +89,7 @@ def check_amount(differs: Balances, amount: str) -> None:
     try:
         exact = Decimal(amount.strip()) == difference
     except InvalidOperation:
-        raise UsageError("say the difference as a decimal number, such as -12.50") from None
+        raise UsageError("write the difference as a decimal number, such as -12.50") from None
     if not exact:
         raise UsageError(
             f"the difference is {difference:f} {differs.currency}; only exactly this amount can "
@@ -178,10 +178,10 @@ async def notes_on_joins(
             said.append(
                 f"The statement of {each.account} that closes on {each.closed} ends with "
                 f"{closing}, and the next one, of {after.opened}, begins with {opening}: a "
-                f"statement between them is missing, or one of them is not whole.{again}"
+                f"statement between them is missing, or one of them is incomplete.{again}"
             )
     left = len(said) - SHOWN
-    return [*said[:SHOWN], *([f"And {left:,} more that do not join."] if left > 0 else [])]
+    return [*said[:SHOWN], *([f"And {left:,} more statements do not join."] if left > 0 else [])]
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:

@@ -124,9 +124,9 @@ async def enrich(
             raise UsageError(accounts[account])
         lines = counted(enriched[account], "line was", "lines were")
         notes.append(
-            f"Lines of {account} are made by files of another format: {lines} enriched, none "
-            f"added. Of {counted(read[account], 'entry', 'entries')}, {alone[account]:,} found no "
-            "line with the bank's reference."
+            f"Lines of {account} come from files of another format: {lines} enriched, none added. "
+            f"Of {counted(read[account], 'entry', 'entries')}, {alone[account]:,} matched no line "
+            "by the bank's reference."
         )
     staged.drop(gone)
     staged.add(fuller)

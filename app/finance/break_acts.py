@@ -239,8 +239,8 @@ async def living_break(connection: Connection, name: str) -> SeenBreak:
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
-            f"there is no break {name}: `tallyhook breaks list` shows the open breaks. A run of a "
-            "period, of an earlier moment or by other rules opens no breaks"
+            f"there is no break {name}: `tallyhook breaks list` shows the open breaks. Only a run "
+            "over everything, with the saved rules, opens breaks"
         )
     return found[0]
 
@@ -514,12 +514,13 @@ def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
             f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
-            "and propose each by itself; nothing was accepted"
+            "and propose each separately; nothing was accepted"
         )
     together = allowance.why_not(*(each.seen.money for each in found))
     if together is not None:
         raise UsageError(
-            f"{together}; nothing was accepted: accept fewer, and propose the others by themselves"
+            f"{together}; nothing was accepted: accept fewer breaks, and propose each of the "
+            "others separately"
         )
 
 
@@ -625,7 +626,7 @@ def _booked(seen: breaks.Break) -> str:
     """Describe for the approver the amount that accepting a break books: what remains to be
     settled, often less than the break's money."""
     if not seen.left:
-        return f"nothing is booked; it is about {seen.money}"
+        return f"nothing is booked; {seen.money} is at stake"
     parts = [
         f"{each} is written off"
         if each.minor > 0
@@ -687,14 +688,14 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
-        raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
+        raise UsageError(f"{line} is already matched by hand with {claimed}: choose another line")
     subject = name_of(line)
     near = next((e for e in found.seen.candidates if name_of(e.line) == subject), None)
     if near is not None and found.seen.cause == "refund_not_received":
         if near.money != found.seen.money:
             raise UsageError(
-                f"{line} is of {near.money}, and the refund of {found.seen.money}: only a payment "
-                "of the full amount can be the refund"
+                f"{line} is for {near.money}, but the refund is for {found.seen.money}: only a "
+                "payment of the full amount can be the refund"
             )
         return []
     partners = [

@@ -117,14 +117,14 @@ def read_choice(text: str) -> Choice:
         conditions = [_condition(word) for word in shlex.split(text)]
     except ValueError:
         raise UsageError(
-            "--where: a quote is not closed: end it with the same mark, such as order='A 7'"
+            "--where: close the quote with the same mark, such as order='A 7'"
         ) from None
     if not conditions:
-        raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
+        raise UsageError(f"--where: write a condition on one of: {', '.join(NAMES)}")
     words: dict[str, str] = {}
     for name, _, value in conditions:
         if name in words:
-            raise UsageError(f"--where says {name} twice: say it once")
+            raise UsageError(f"--where: {name} is given twice; give it once")
         if name in _WORDS:
             words[name] = value
     amounts, ages = list[tuple[str, int]](), list[tuple[str, int]]()
@@ -148,8 +148,8 @@ def _condition(word: str) -> tuple[str, str, str]:
     found = _CONDITION.fullmatch(word)
     if found is None or found[1] not in NAMES:
         raise UsageError(
-            f"--where: {word[:40]!r} is no condition; write NAME=VALUE by {', '.join(NAMES)}; "
-            "amount and age also with < <= > >="
+            f"--where: {word[:40]!r} is not a condition; write NAME=VALUE with "
+            f"{', '.join(NAMES)}; amount and age also take < <= > >="
         )
     name, sign, value = found.groups()
     words = _WORDS.get(name)
@@ -170,7 +170,8 @@ def _condition(word: str) -> tuple[str, str, str]:
 def _minor(text: str, currency: str | None) -> int:
     if currency is None:
         raise UsageError(
-            "--where: say currency=… beside amount: amounts of two currencies cannot be compared"
+            "--where: give currency=… with amount, because amounts in two currencies cannot be "
+            "compared"
         )
     try:
         return from_major(text, currency).minor
@@ -235,11 +236,9 @@ class ChosenBreaks:
         ]
 
 
-NOT_KNOWN: Final = (
-    "the amount at stake is not known, so none can be chosen by amount; decide about each by itself"
-)
-NOT_ALONE: Final = "one person may not accept so much alone; accept each by itself to propose it"
-NOBODY_NEAR: Final = "no suggestion stands out with so many points"
+NOT_KNOWN: Final = "the amount at stake is not known; decide about each one separately"
+NOT_ALONE: Final = "the amount is above one person's limit; propose each one separately"
+NOBODY_NEAR: Final = "no suggestion has enough points and a clear lead"
 CLAIMED: Final = "the suggestion is matched by hand already"
 SHARED: Final = "the same line is suggested for another break, too"
 """Reasons for which a break is left out."""
@@ -254,9 +253,8 @@ async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
         raise UsageError(". ".join(sentences).rstrip("."))
     if len(chosen.of) > break_acts.MOST_AT_ONCE:
         raise UsageError(
-            f"{counted(len(chosen.of), 'break')} are chosen, and a page decides about "
-            f"{break_acts.MOST_AT_ONCE} at most: choose fewer, or use `tallyhook breaks accept "
-            "--where`"
+            f"{counted(len(chosen.of), 'break')} are chosen, and the page takes at most "
+            f"{break_acts.MOST_AT_ONCE}: choose fewer, or use `tallyhook breaks accept --where`"
         )
     chosen.of.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
     return chosen
@@ -271,7 +269,7 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
             chosen.of += [each for each in some if choice.fits(each, as_of=now)]
             chosen.apart[NOT_KNOWN] += sum([choice.leaves_open(e, as_of=now) for e in some])
             if len(chosen.of) > MOST:
-                raise UsageError(f"more than {MOST:,} breaks fit: narrow --where")
+                raise UsageError(f"more than {MOST:,} breaks match: narrow --where")
     return chosen
 
 
@@ -354,6 +352,6 @@ async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakA
             if not done:
                 raise
             raise UsageError(
-                f"{done:,} of {counted(len(chosen.of), 'break')} were done, then this happened: "
-                f"{error}. Repeat the request for the others"
+                f"{done:,} of {counted(len(chosen.of), 'break')} were done, then the request "
+                f"failed: {error}. Repeat it for the others"
             ) from None

@@ -95,7 +95,7 @@ def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
     """Return a `write` function that also appends every changed row to a file. Raises UsageError if
     the file exists."""
     if file.exists():
-        raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
+        raise UsageError(f"{file.name} already exists: move it, or give --changes FILE")
     head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
 
     async def noting(

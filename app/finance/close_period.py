@@ -147,7 +147,7 @@ async def close_period(
 
 
 NOT_ALONE: Final = "the rules in force let nobody close a month alone"
-EXCEPTED: Final = "nobody makes an exception alone"
+EXCEPTED: Final = "an exception takes two people"
 
 
 async def _alone(connection: Connection) -> bool:
@@ -546,8 +546,8 @@ def reopenable(made: Iterable[period_store.Closed], period: str) -> period_store
         raise UsageError("no month is closed, so none can be reopened")
     if last.period != period:
         raise UsageError(
-            f"only the last closed month can be reopened, which is {last.period}: later months "
-            "rest on it"
+            f"only the last closed month, {last.period}, can be reopened: later months build on "
+            "earlier ones"
         )
     return last
 

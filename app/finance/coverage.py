@@ -120,7 +120,7 @@ async def withdraw_coverage(
             )
         if found.who == BY_FILE:
             raise UsageError(
-                f"a file states this coverage: take import {found.of_import} back instead"
+                f"this coverage comes from a file: take import {found.of_import} back instead"
             )
         await add_coverage(
             connection,

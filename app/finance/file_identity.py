@@ -97,10 +97,11 @@ class FileIdentity:
         if self.kind is None:
             names = " or ".join(presets.KIND_NAMES[each] for each in self.kinds)
             choices = " or ".join(f"--kind {each}" for each in self.kinds)
-            raise UsageError(f"the file may be {names}: say {choices}")
+            raise UsageError(f"the file may be {names}: give {choices}")
         if self.source is None:
             raise UsageError(
-                f"say --source: whose statement it is; it may be of: {', '.join(self.sources)}. "
+                "give --source, the source that this statement comes from. Possible: "
+                f"{', '.join(self.sources)}. "
                 f"{why}".rstrip(". ")
             )
         return self.kind, self.source
@@ -156,7 +157,9 @@ def check_source(
         return
     if settings.profile in shipped_profiles():
         theirs = _of_profiles(sources, profiles)
-        instead = f"say --source {' or '.join(theirs)}" if theirs else "connect that provider first"
+        instead = (
+            f"give --source {' or '.join(theirs)}" if theirs else "connect that provider first"
+        )
         raise UsageError(
             f"the file is no statement of {source}, whose profile is {settings.profile}: it is of "
             f"{' or '.join(profiles)}; {instead}. {' '.join(known)}".rstrip()
@@ -240,7 +243,7 @@ def _kinds_of(
         if fits:
             if len(fits) > 1:
                 names = " or ".join(f"--mapping {each.export.name!r}" for each in fits)
-                raise UsageError(f"several saved mappings fit the file: say {names}")
+                raise UsageError(f"several saved mappings fit the file: give {names}")
             (fit,) = fits
             why = f"Read with the mapping {fit.export.name}: the file has all of its columns."
             return FileIdentity(

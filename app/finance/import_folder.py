@@ -305,8 +305,9 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
         took = {each.name for each in lines if each.of_import == known}
         if kind == "statement" and took and source not in took:
             raise UsageError(
-                f"import {known} took this file for a statement of {', '.join(sorted(took))}: take "
-                f"that import back if it is of {source}, or remove the file"
+                f"import {known} already read this file as a statement of "
+                f"{', '.join(sorted(took))}. If the file belongs to {source}, take that import "
+                "back; else remove the file"
             )
         return known
     tried = await imports.import_kind(
@@ -322,11 +323,13 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
         )
     if tried.of_workbook:
         raise UsageError(
-            f"{' '.join(tried.of_workbook)} Import it on the page Imports, or put a workbook here "
-            "that has neither"
+            f"{' '.join(tried.of_workbook)} Import it on the page Imports, or replace it with a "
+            "workbook that has only one visible sheet and no hidden rows"
         )
     if tried.beside:
-        raise UsageError(f"{' '.join(tried.said_beside())} Else import it on the page Imports")
+        raise UsageError(
+            f"{' '.join(tried.said_beside())} Otherwise, import it on the page Imports"
+        )
     done = await imports.import_kind(context, request, kind=kind, source=source)
     if done.number is None:
         raise UsageError(f"it was not imported: {done.problems[0].sentence}")
@@ -341,8 +344,8 @@ async def _identity(
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
-            f"there is no source {printable(folder)[:40]!r}: a folder is named as its source is, "
-            "or books, or bank"
+            f"there is no source {printable(folder)[:40]!r}: name the folder after its source, or "
+            "books, or bank"
         )
     kind = KINDS.get(folder, "statement") if folder not in sources else "statement"
     found = await imports.identify(context, request, kind=None, source=None)
@@ -350,7 +353,7 @@ async def _identity(
         found = await imports.identify(context, request, kind=kind, source=None)
     request = found.reading(request)
     if found.kind != kind:
-        is_what = "nothing that is known" if found.kind is None else (
+        is_what = "of no known kind" if found.kind is None else (
             presets.KIND_NAMES[found.kind]
         )  # fmt: skip
         raise UsageError(

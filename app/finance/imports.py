@@ -70,9 +70,7 @@ async def import_file(
     Raises NotFoundError for a missing file, and the errors of `permitted` and `_fit_in`.
     """
     if request.rejects is not None and not request.accept_good:
-        raise UsageError(
-            "--rejects names the file for rows that --accept-good leaves out: say both"
-        )
+        raise UsageError("--rejects works only with --accept-good: give both")
     aside = request.accept_good and not request.dry_run
     rejects = (request.rejects or tables.rejects_beside(request.path)) if aside else None
     who = request.actor
@@ -285,7 +283,7 @@ async def import_bank(
             defaults = {**chosen.mapping.defaults, "account": request.account}
             chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
         if bool(request.accept_difference) != bool(request.reason):
-            raise UsageError("say both --accept-balance-difference and --reason, or neither")
+            raise UsageError("give both --accept-balance-difference and --reason, or neither")
         while True:
             form = bank.BankForm(chosen.mapping)
             done = await import_file(

@@ -285,11 +285,11 @@ class WrittenVersions:
         named = [str(each) for each in self.beside[:SHOWN_BESIDE]]
         named += [f"and {left:,} more"] if left > 0 else []
         earlier = f"import{'' if one else 's'} {', '.join(map(str, numbers))}"
+        count = counted(len(self.beside), "row counts", "rows count")
         return [
-            f"{'At least ' if len(self.beside) == MOST_BESIDE else ''}"
-            f"{counted(len(self.beside), 'row counts', 'rows count')} beside another of the same "
-            "payment or payout and the same day, which this file does not have: "
-            f"{'; '.join(named)}. Where the file corrects {earlier}, take "
+            f"{'At least ' if len(self.beside) == MOST_BESIDE else ''}{count} "
+            "beside imported rows of the same payment or payout and the same day that this file "
+            f"does not have: {'; '.join(named)}. If this file corrects {earlier}, take "
             f"{'that' if one else 'those'} back (`tallyhook statement withdraw`), and then import "
             "this file again."
         ]

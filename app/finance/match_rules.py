@@ -113,7 +113,7 @@ def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> s
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
-            "new: one person may decide about so much"
+            "new: one person may decide about up to this amount"
             if others_had
             else "new: it takes a second person"
         )

@@ -255,8 +255,8 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
             raise UsageError(f"{payment.id} is neither assigned nor dismissed")
     elif asked.replaces is None and (payment.assigned_to or payment.dismissed):
         raise UsageError(
-            f"{await _last_word(connection, payment)}: `tallyhook unallocated withdraw` takes that "
-            "back first"
+            f"{await _last_word(connection, payment)}: take that back first, with `tallyhook "
+            "unallocated withdraw`"
         )
     if asked.kind == "dismiss":
         _check_dismissal(payment, asked)
@@ -296,9 +296,11 @@ def _check_dismissal(payment: Unallocated, asked: Placing) -> None:
             "order can be dismissed"
         )
     if asked.dismiss == "other_business" and not asked.to.strip():
-        raise UsageError("say --to ACCOUNT: the account that the money of other business goes to")
+        raise UsageError("give --to ACCOUNT, the account for money of other business")
     if asked.dismiss == "to_refund" and asked.to:
-        raise UsageError("--to goes with other_business: what is to be refunded stays a liability")
+        raise UsageError(
+            "give --to only with other_business: money to be refunded stays a liability"
+        )
     if len(asked.to) > ACCOUNT_MAX or not asked.to.isprintable():
         raise UsageError(f"--to is the name of an account, of at most {ACCOUNT_MAX} characters")
 
@@ -309,8 +311,8 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
         raise UsageError(f"the order's reference {fault}")
     if payment.payment is None and payment.session is None:
         raise UsageError(
-            f"{payment.id} names neither a payment nor a session, so it cannot be assigned: state "
-            "its payment reference in the profile, and `tallyhook reindex`"
+            f"{payment.id} names neither a payment nor a session, so it cannot be assigned: add "
+            "its payment reference to the profile, then run `tallyhook reindex`"
         )
     if payment.assigned_to == order or (not payment.assigned_to and order in payment.named):
         raise UsageError(f"{payment.id} belongs to order {order} already")
@@ -357,7 +359,7 @@ async def _why_not_alone(
                 "goods may be gone"
             )
     if seen.money is None:
-        return "its amount is not clear, and one person may decide up to a limit only"
+        return "its amount is not clear, and one person may decide only up to a limit"
     allowance = await allowance_of(context, connection, who.name)
     if seen.money.currency not in allowance.rules.alone_max:
         return (

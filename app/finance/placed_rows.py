@@ -34,7 +34,7 @@ async def placed_rows(
     UsageError for a run with rules from a file, which are not stored."""
     run = await finished_run(context, number)
     if run.rules is None:
-        raise UsageError("its rules were those of a file, which was not kept: run it again")
+        raise UsageError("this run used rules from a file that was not kept: start a new run")
     period = None
     if run.since is not None or run.until is not None:
         period = Period(since=run.since, until=run.until)

@@ -241,8 +241,8 @@ class _Work:
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
-                    f"the lines of {decision.order or decision.payment} add up to more than can be "
-                    "kept: correct them in their file, and import it again"
+                    f"the lines of {decision.order or decision.payment} add up to more than can "
+                    "be stored: correct them in their file, and import the file again"
                 )
             self._waiting.append(decision)
         return len(self._waiting) == break_store.AT_ONCE
@@ -306,7 +306,9 @@ class _RunHeadDocument(_Span):
 
 
 class RunDocument(_RunHeadDocument):
-    kind: Annotated[Literal["lived", "look"], "lived: it gave breaks life. look: it did not."]
+    kind: Annotated[
+        Literal["lived", "look"], "lived: the run opened and closed breaks. look: it did not."
+    ]
     breaks: Count
     ties: bool
 

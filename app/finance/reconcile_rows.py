@@ -379,7 +379,9 @@ def leg_of(
             hands=hands,
         )
     except ValueError as error:
-        raise UsageError(f"{error}: correct them in their file, and import it again") from None
+        raise UsageError(
+            f"{error}: correct them in their file, and import the file again"
+        ) from None
 
 
 async def bank_leg(

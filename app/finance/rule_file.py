@@ -140,7 +140,7 @@ MOST_WHERE: Final = 300
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the details that a rule requires, each with its allowed values."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
-        raise ValueError(f"a table of details, of {', '.join(DETAILS)}")
+        raise ValueError(f"a table of any of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}
     for values in found.values():
         good = isinstance(values, list) and 0 < len(values) <= MOST_WHERE
@@ -161,7 +161,7 @@ class _FeeTable(TomlTable):
 def _rate(value: Any) -> int:
     micros = _number(value) * MICROS
     if not 0 < micros <= MICROS**2:
-        raise ValueError("a rate is above 0 and at most 1,000,000")
+        raise ValueError("write a rate above 0 and at most 1,000,000")
     return int(micros)
 
 
@@ -291,7 +291,7 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
             if pair in ended:
                 yield TomlMistake(
                     where,
-                    f"it is never used: fee.{ended[pair]}, before it, fits all of these lines",
+                    f"it is never used: fee.{ended[pair]} comes first, and fits all of these lines",
                 )
             elif not fee.get("where"):
                 ended[pair] = place
@@ -333,4 +333,4 @@ def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[To
         yield TomlMistake(f"{where}{key}", str(error))
     else:
         if given[key] < 0:
-            yield TomlMistake(f"{where}{key}", "an amount is not negative")
+            yield TomlMistake(f"{where}{key}", "an amount must not be negative")

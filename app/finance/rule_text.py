@@ -43,10 +43,11 @@ SETTINGS: Final = _settings(
     ('bank_margin = "5 days"', "How long a payout may take to appear in the bank."),
     (
         'bank_payers = ["Stripe", "Paystack"]',
-        "Texts of bank lines that are payouts. Without any, all that comes to the bank may be one.",
+        "Texts of bank lines that are payouts. If none is given, any money that arrives at the "
+        "bank may be a payout.",
     ),
     ('other_business = ["Landlord Ltd"]', "Texts of bank lines that are no payout."),
-    ('currency = "KES"', "Your own currency, for a zero amount that states none."),
+    ('currency = "KES"', "Your own currency, used for zero amounts without a currency."),
     (
         "close_alone = false",
         "Closing a month takes two people; true unless it is given.",
@@ -62,12 +63,12 @@ SETTINGS: Final = _settings(
     ),
     (
         '[accept_alone_day]\nKES = "5000.00"',
-        "All that one person accepts, assigns and withdraws alone in a day; as accept_alone_max "
-        "unless it is given.",
+        "All that one person accepts, assigns and withdraws alone in a day. Default: "
+        "accept_alone_max.",
     ),
     (
         '[accept_alone_month]\nKES = "25000.00"',
-        "The same in a calendar month; five times the day unless it is given.",
+        "The same in a calendar month. Default: five times the day.",
     ),
     (
         '[adjustment_limit]\nKES = "10000.00"',
@@ -102,8 +103,8 @@ _FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
 _OF_FEE: Final = re.compile(r"\s*\[\s*fee\s*\.")
 
 _BY_HAND: Final = (
-    "the rules in force are not written so that a form can change this: put it in by hand, with "
-    "one setting a line and each [[fee]] with one key a line"
+    "a form cannot change the rules as they are written: edit them by hand, with one setting a "
+    "line and each [[fee]] with one key a line"
 )
 
 

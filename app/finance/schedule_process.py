@@ -20,7 +20,7 @@ from reconcile.instants import SECOND
 LOOK_S: Final = 15.0
 """Seconds between two checks for due work."""
 
-STOPPED: Final = "the service was stopped while it was done"
+STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]

@@ -169,7 +169,7 @@ async def note_failed(
         )
         under_way = _is_under_way(run, claimed.tries)
         if under_way and await scheduled_store.change_run(connection, failed, before=run):
-            log.error("a scheduled run came to nothing", component=run.name, reason=problem)
+            log.error("a scheduled run failed", component=run.name, reason=problem)
     return failed
 
 

@@ -301,7 +301,7 @@ async def _try(
     except TallyhookError as error:
         return await note_failed(context, claimed, str(error))
     except Exception as error:
-        log.error("a scheduled run has failed", exc_info=error)
+        log.error("a scheduled run raised an error", exc_info=error)
         return await note_failed(context, claimed, FAULT)
     ended = replace(
         run, state="done", ended_at=context.clock.now(), until=None, waits_since=None, problem=None

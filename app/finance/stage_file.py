@@ -239,7 +239,7 @@ class Imported(line_version_store.WrittenVersions):
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
         ]
-        return [f"Words without a meaning: {', '.join(said)}."] if said else []
+        return [f"Words that the mapping does not know: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
         """Add the money in staged rows with these columns to `sums`."""

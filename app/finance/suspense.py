@@ -56,8 +56,8 @@ def _suspended(
         after = max(number for _, number in some)
         if len(keys) > MOST:
             raise UsageError(
-                f"more than {MOST:,} payments are on no order: put the order's reference where the "
-                "provider's profile reads it, and assign or dismiss those that are there"
+                f"more than {MOST:,} payments have no order: send the order's reference in the "
+                "member that the profile reads, and assign or dismiss these payments"
             )
     after = 0
     while some := other_shops_keys(connection, source=None, after=after, limit=AT_ONCE):

@@ -118,9 +118,9 @@ async def _chain(
             head = await log_store.head_of(connection, closing.checkpoint["size"])
         sealed = head is not None and head.head.hex() == closing.checkpoint["head"]
     if closing is None or written != closed.digest:
-        sentence = "the closing is not what was written; its digest is another"
+        sentence = "the closing was changed after it was written: its digest differs"
     elif closing.before != expected:
-        sentence = f"it names the closing {closing.before} before it, and that is {expected}"
+        sentence = f"it names {closing.before} as the closing before it, but that is {expected}"
     elif not sealed:
         sentence = "it names a checkpoint that is not one of the sealed log"
     else:
@@ -140,7 +140,7 @@ async def _reopening(
         reopening = None
     wrong = None
     if reopening is None or _digest_of(text) != closed.reopening:
-        wrong = "its reopening is not what was written; its digest is another"
+        wrong = "its reopening was changed after it was written: its digest differs"
     elif reopening.before != expected:
         wrong = f"its reopening names {reopening.before} before it, and that is {expected}"
     return _verified(closed, "chain", wrong, f"it was reopened: {closed.reopening}")
@@ -173,7 +173,7 @@ async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPer
             if digest.hexdigest() != each.sha256:
                 wrong.append(each.format)
     if wrong:
-        sentence = f"what was kept of {', '.join(wrong)} is not what was printed at closing"
+        sentence = f"what was kept of {', '.join(wrong)} differs from what was printed at closing"
         return _verified(closing, "prints", sentence, "")
     kept_forms = ", ".join(each.format for each in closing.prints)
     try:
@@ -227,12 +227,12 @@ async def _figures(
             f"{first.sum:+,} in minor units beyond what was closed"
         )
     if wrong is None and closings.adjusted_in(report.adjustments) != closing.adjusted:
-        wrong = "the adjustments to months before are not those that follow from the evidence"
+        wrong = "the adjustments to earlier months do not follow from the evidence"
     right = f"{len(now):,} figures follow from the evidence"
     if wrong is not None and (other := _other_rules(closing)):
         wrong = None
         right = (
-            f"{other} {counted(len(changes), 'figure is', 'figures are')} otherwise, which the "
+            f"{other} {counted(len(changes), 'figure is', 'figures are')} different, which the "
             "report of the open month gives as adjustments"
         )
     return _verified(closing, "figures", wrong, right)
@@ -267,12 +267,12 @@ async def _journal(
     )
     right, wrong = f"{counted(now, 'transaction follows', 'transactions follow')}", None
     if kept.described(report_period.TRANSACTIONS) not in closing.prints:
-        wrong = "the evidence gives other transactions than those that were closed"
+        wrong = "the evidence gives transactions that differ from those that were closed"
     right = f"{right} from the evidence"
     if wrong is not None and (other := _other_rules(closing)):
         wrong = None
         right = (
-            f"{other} its transactions are others, which the journal of the open month gives as "
-            "adjusting entries"
+            f"{other} its transactions are different, which the journal of the open month gives "
+            "as adjusting entries"
         )
     return _verified(closing, "journal", wrong, right)

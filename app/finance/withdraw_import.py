@@ -84,12 +84,14 @@ class Foreseen:
         if self.unchanged:
             numbers = ", ".join(map(str, self.unchanged))
             found.append(
-                f"Later imports ({numbers}) had rows that were unchanged then, maybe these: import "
-                f"their files again (`tallyhook {group} imports` names them)."
+                f"Later imports ({numbers}) skipped unchanged rows, maybe these: import their "
+                f"files again (`tallyhook {group} imports` names them)."
             )
         if self.named:
             orders = counted(self.named, "order")
-            found.append(f"Payments that it named for {orders} stay: events follow them already.")
+            found.append(
+                f"Payments that it linked to {orders} stay linked: events already follow them."
+            )
         return tuple(found)
 
     @property

@@ -144,10 +144,10 @@ def test_a_row_that_may_correct_a_line_which_goes_on_counting_is_told(
     assert "counts beside" not in run(*words, str(files / "next.csv")).err
     (files / "right.csv").write_text(head + rows.replace("-9", "-8").replace("25", "20"))
     told = (
-        "2 rows count beside another of the same payment or payout and the same day, which this "
-        "file does not have: refund of pay_1, KES 20.00 beside KES 25.00 of import 1; refund of "
-        "pay_2, KES 8.00 beside KES 9.00 of import 1. Where the file corrects import 1, take that "
-        "back (`tallyhook statement withdraw`), and then import this file again."
+        "2 rows count beside imported rows of the same payment or payout and the same day that "
+        "this file does not have: refund of pay_1, KES 20.00 beside KES 25.00 of import 1; refund "
+        "of pay_2, KES 8.00 beside KES 9.00 of import 1. If this file corrects import 1, take "
+        "that back (`tallyhook statement withdraw`), and then import this file again."
     )
     assert told in run(*words, str(files / "right.csv"), "--dry-run").err.splitlines()
     done = run(*words, str(files / "right.csv"), "--format", "json").document
@@ -177,7 +177,10 @@ def test_a_statement_of_one_of_several_sources_says_which(
     words = ("statement", "import", str(files / "s.csv"))
     refused = run(*words)
     assert (refused.code, refused.out) == (2, "")
-    assert "say --source: whose statement it is; it may be of: bank, shop" in refused.err
+    assert (
+        "give --source, the source that this statement comes from. Possible: bank, shop"
+        in refused.err
+    )
     assert run("statement", "imports", "--format", "json").document == []
     assert run(*words, "--source", "bank", "--format", "json").document["new"] == 1
     assert run(*words, "--source", "bank", "--format", "json").document["unchanged"] == 1
@@ -198,7 +201,7 @@ def test_a_statement_needs_no_source_where_none_is_configured(
     (("statement", "import", "{s}", "--mapping", "missing.toml"), 5, "no mapping"),
     (("records", "import", "{s}", "--delimiter", "x"), 2, "delimiter: must be one of"),
     (("records", "import", "{s}", "--encoding", "zip"), 2, "is no encoding"),
-    (("records", "import", "{s}", "--rejects", "x.csv"), 2, "say both"),
+    (("records", "import", "{s}", "--rejects", "x.csv"), 2, "give both"),
     (("records", "import", "{s}", "--format", "csv"), 2, "is not one of"),
     (("records", "import", "{s}", "--by"), 2, "requires an argument"),
     (("records", "list", "--as-of", "now"), 2, "--as-of"),
@@ -390,7 +393,7 @@ def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> 
     done = run(*words, "--dates", "day_first", "--format", "json").document
     assert (done["preset"], done["new"]) == ("copy", 2)
     unsaid = run(*words, "--format", "json").document
-    assert "or say --dates" in unsaid["problems"][0]["sentence"]
+    assert "or give --dates" in unsaid["problems"][0]["sentence"]
 
 
 def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:

@@ -125,7 +125,7 @@ def test_everything_that_must_hold_is_listed_before_a_month_is_closed(shop: Shop
     red = [each for each in ready.document if not each["holds"]]
     assert (ready.code, [each["line"] for each in red]) == (1, ["coverage:shop"])
     close = ("period", "close", "2024-10", "--except", "coverage:shop=the portal is gone")
-    assert "nobody makes an exception alone" in shop.run(*close).err
+    assert "an exception takes two people" in shop.run(*close).err
     assert "needs LINE=REASON" in shop.run("period", "close", "2024-10", "--except", "ties").err
     shop.did("operators", "add", "Root", "--role", "admin")
     proposed = shop.run(*close, "--reason", "it is complete", "--by", "Root")

@@ -161,7 +161,7 @@ def test_a_journal_is_written_with_the_merchants_accounts(run: Run, tmp_path: Pa
     mapping.write_text("[accounts]\nsales = 1\n")
     code, out, err = run("report", "journal", *YEAR, "--accounts", str(mapping))
     assert (code, out) == (3, b"")
-    assert "sales: an account is written like Income:Sales" in err
+    assert "sales: write an account like Income:Sales" in err
 
 
 def test_reports_and_journals_use_the_accounts_and_rates_of_the_settings(

@@ -250,9 +250,9 @@ def test_over_unread_deliveries_no_other_condition_of_closing_is_said_to_hold() 
 
 
 def test_options_of_commands_are_told_as_fields() -> None:
-    told = of_forms("byte 3 is not utf-8: say --encoding NAME, such as cp1252")
+    told = of_forms("byte 3 is not utf-8: give --encoding NAME, such as cp1252")
     assert told == "byte 3 is not utf-8: write its encoding in the form, such as cp1252"
-    assert "--" not in of_forms('declare dates = "day_first" in a mapping, or say --dates')
+    assert "--" not in of_forms('declare dates = "day_first" in a mapping, or give --dates')
     assert "--" not in of_forms("Windows-1252 (--encoding cp1252) and Shift-JIS fit: say which")
     assert of_forms("run `tallyhook x --encoding cp1252`") == "run `tallyhook x --encoding cp1252`"
 

@@ -300,7 +300,7 @@ class BreakContract:
         await people(at)
         proposal = await decide(at, big, "accepted", reason="gone", by=Proven("ann"))
         assert proposal is not None
-        assert f"Accept {big}: nothing is booked; it is about KES 1,500.00" in proposal.sentence
+        assert f"Accept {big}: nothing is booked; KES 1,500.00 is at stake" in proposal.sentence
         for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
             with pytest.raises(UsageError, match=why):
                 await proposals.approve(proposal.id, by=Proven(by), reason="x")
@@ -324,7 +324,7 @@ class BreakContract:
     @pytest.mark.parametrize(
         ("left", "said"),
         [
-            ((), "nothing is booked; it is about KES 2,000.00."),
+            ((), "nothing is booked; KES 2,000.00 is at stake."),
             ((Money(minor=2000_00, currency="KES"),), "KES 2,000.00 is written off."),
             ((Money(minor=-20_00, currency="KES"),), "KES 20.00 more than was reported is kept."),
             (

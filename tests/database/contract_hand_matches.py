@@ -26,7 +26,7 @@ class HandMatchContract:
         with pytest.raises(UsageError, match="not an unmatched line"):
             await match_lines(at, name, lines=["stm_8.1"], reason="looks so", by="ann")
         await match_lines(at, name, lines=["stm_7.1"], reason="the customer said", by="ann")
-        with pytest.raises(UsageError, match="cannot be claimed again"):
+        with pytest.raises(UsageError, match="already matched by hand"):
             await match_lines(at, missing("B").identity, lines=["stm_7.2"], reason="no", by="ann")
         await match_lines(
             at, missing("B").identity, lines=["bok_C.1"], reason="one of two", by="ann"
@@ -62,7 +62,7 @@ class HandMatchContract:
             await unmatch_break(at, a, line="stm_7.1", reason=" ", by="ann")
         # A later version of the line is the same line.
         assert await unmatch_break(at, a, line="stm_7.5", reason="wrong", by="bob") == "stm_7.1"
-        with pytest.raises(UsageError, match="cannot be claimed again"):
+        with pytest.raises(UsageError, match="already matched by hand"):
             await match_lines(at, b, lines=["stm_8.1"], reason="mine", by="ann")
         await match_lines(at, b, lines=["stm_7.1"], reason="mine", by="ann")
         assert await unmatch_break(at, a, reason="wrong", by="bob") == "stm_8.1"

@@ -711,7 +711,7 @@ class ImportContract:
         await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
         made = await withdraw_import(at, 1, kind="statement", by=Proven("bob"), reason="not ours")
         assert isinstance(made, Proposal)
-        assert "1 line, KES 11.00. Later imports (2) had rows that were unchanged" in made.sentence
+        assert "1 line, KES 11.00. Later imports (2) skipped unchanged rows" in made.sentence
         proposals = Proposals(at, (withdrawal_kind(at),))
         await proposals.approve(made.id, by=Proven("ann"), reason="I looked")
         (entry,) = await fetch(inbox, audit_entries, limit=9, action="statement_withdrawn")

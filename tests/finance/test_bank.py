@@ -439,7 +439,7 @@ def test_rules_of_the_bank_are_read_with_every_mistake() -> None:
     wrong = RULES.replace('"PROVIDER"', '"x"').replace('"131.5"', '"0"').replace("KES", "USD")
     with pytest.raises(Exception, match="bank_payers") as raised:
         read_rules(wrong)
-    assert "a rate is above 0" in str(raised.value)
+    assert "write a rate above 0" in str(raised.value)
     with pytest.raises(Exception, match="currency and into are the same"):
         read_rules(RULES.replace("KES", "USD"))
 

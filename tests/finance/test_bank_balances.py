@@ -103,7 +103,7 @@ async def test_a_difference_is_refused_until_a_second_person_approves_it(bank: B
         ({"accept_difference": "sNaN"}, DIFFERS, "the difference is 2.50 KES|decimal number"),
         ({"accept_difference": "1e99999999999999999999"}, DIFFERS, "2.50 KES|decimal number"),
         ({}, TIES, "every statement adds up"),
-        ({"reason": ""}, DIFFERS, "say both"),
+        ({"reason": ""}, DIFFERS, "give both"),
         ({"by": "Ann"}, DIFFERS, "a second operator must approve"),
     ],
 )

@@ -86,8 +86,8 @@ async def test_a_file_of_another_format_fills_what_lines_lack_and_adds_none(
     done = await account.takes(camt(form, "B1", "B2", "B9"))
     assert (done.new, done.changed, done.covers) == (0, 2, [])
     assert done.notes[-1] == (
-        "Lines of main are made by files of another format: 2 lines were enriched, none added. Of "
-        "3 entries, 1 found no line with the bank's reference."
+        "Lines of main come from files of another format: 2 lines were enriched, none added. Of 3 "
+        "entries, 1 matched no line by the bank's reference."
     )
     assert await account.lines() == FULL
     twice = await account.takes(camt(form, "B1", "B1"))

@@ -84,7 +84,7 @@ async def test_a_reference_that_rows_share_is_nobodys_and_their_orders_are_taken
 @pytest.mark.parametrize(
     ("row", "word"),
     [
-        ("A,1,KES,,p,", "missing beside"),
+        ("A,1,KES,,p,", "is missing, but"),
         ("A,1,KES,elsewhere,p,", "is not a source; the sources"),
         ("A,1,KES,shop,=p,", "formula"),
     ],

@@ -87,19 +87,19 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
 @for_each(
     ("where", "why"),
     [
-        ("", "says which breaks"),
-        ("everything", "'everything' is no condition"),
-        ("colour=red", "no condition"),
+        ("", "write a condition"),
+        ("everything", "'everything' is not a condition"),
+        ("colour=red", "not a condition"),
         ("cause=lost", "cause is one of"),
         ("cause<not_settled", "compared with = only"),
         ("currency=XXY", "is no currency"),
-        ("amount<10", "say currency="),
+        ("amount<10", "give currency="),
         ("currency=KES amount<ten", "amount: "),
         ("currency=JPY amount<1.5", "decimals"),
         ("age>a-month", "whole days"),
-        ("'order=x", "a quote is not closed"),
-        ("cause=not_settled cause=late_money", "says cause twice"),
-        ("amount=1 =", "no condition"),
+        ("'order=x", "close the quote"),
+        ("cause=not_settled cause=late_money", "cause is given twice"),
+        ("amount=1 =", "not a condition"),
     ],
 )
 def test_what_means_nothing_is_refused(where: str, why: str) -> None:
@@ -151,7 +151,7 @@ async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.Monk
     assert [each.identity for each in chosen.of] == ["small"]
     (left,) = chosen.left_out()
     assert left.startswith("Left out: 1 break: the amount at stake is not known")
-    with pytest.raises(UsageError, match=r"no break is chosen.*Left out: 1 break.*by itself$"):
+    with pytest.raises(UsageError, match=r"no break is chosen.*Left out: 1 break.*separately$"):
         await few_breaks(context, "currency=KES amount<1")
     assert (await few_breaks(context, "currency=KES")).left_out() == []
 
@@ -183,7 +183,7 @@ async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on(
     context: Any = None
     chosen = ChosenBreaks(of=ALL[:3], lines={each.identity: "stm_1" for each in ALL[:3]})
     doing = BreakAct(kind="matched", by="ann", reason="a slip")
-    with pytest.raises(UsageError, match="2 of 3 breaks were done, then this happened: they"):
+    with pytest.raises(UsageError, match="2 of 3 breaks were done, then the request failed: they"):
         await act_on_chosen(context, chosen, doing)
     with pytest.raises(UsageError, match=r"^they have changed$"):
         await act_on_chosen(context, chosen, doing)

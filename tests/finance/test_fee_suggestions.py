@@ -86,5 +86,5 @@ def test_suggested_fees_replace_those_of_their_source_and_currency() -> None:
 
 
 def test_fees_that_are_written_otherwise_are_left_to_a_person() -> None:
-    with pytest.raises(UsageError, match="put it in by hand"):
+    with pytest.raises(UsageError, match="edit them by hand"):
         put_in('fee = [{source = "card", currency = "EUR"}]\n', suggestions(CARD))

@@ -64,7 +64,9 @@ def test_a_source_is_not_guessed_where_the_file_does_not_settle_it(
 ) -> None:
     found = identified(name, sources)
     assert (list(found.sources), found.source) == (left, None)
-    with pytest.raises(UsageError, match="say --source: whose statement it is; it may be of: "):
+    with pytest.raises(
+        UsageError, match="give --source, the source that this statement comes from"
+    ):
         found.settled()
     assert identified(name, sources, source=left[0]).settled() == ("statement", left[0])
 
@@ -104,6 +106,6 @@ def test_the_kind_follows_from_the_format_or_from_the_columns(
     assert list(found.kinds) == kinds
     if len(kinds) != 1:
         with pytest.raises(
-            UsageError, match="say --kind book or --kind" if kinds else "is not recognized"
+            UsageError, match="give --kind book or --kind" if kinds else "is not recognized"
         ):
             found.settled()

@@ -161,7 +161,7 @@ async def test_rejects_never_replace_a_file(
     mine.write_text("mine")
     with pytest.raises(UsageError, match="already"):
         await shop.book(HEADING + GOOD + BAD, accept_good=True, rejects=mine)
-    with pytest.raises(UsageError, match="say both"):
+    with pytest.raises(UsageError, match="give both"):
         await shop.book(rejects=shop.path.with_name("other.csv"))
     assert await shop.references() == []
 

@@ -153,7 +153,7 @@ async def test_a_file_that_was_imported_as_of_another_source_is_a_task(watched: 
     both.put("shop/own.csv", LINES)
     path = both.put("till/own.csv", LINES)
     (task,) = await both.looks()
-    assert task.startswith("till/own.csv: import 1 took this file for a statement of shop")
+    assert task.startswith("till/own.csv: import 1 already read this file as a statement of shop")
     assert (path.exists(), await both.imported()) == (True, ["statement own.csv tallyhook"])
 
 
@@ -173,7 +173,7 @@ PAYOUTS = (SAMPLES / "stripe_payouts.csv").read_text()
     ("place", "content", "told"),
     [
         ("shop/a.csv", LINES + "pay_2,1.234.5,KES\n", "row 3, column gross: "),
-        ("shop/a.csv", "name,town\nA,B\n", "it is nothing that is known"),
+        ("shop/a.csv", "name,town\nA,B\n", "it is of no known kind"),
         ("shop/a.csv", BOOK, "it is an order book, and this folder takes a statement"),
         ("books/a.csv", LINES, "it is a statement, and this folder takes an order book"),
         ("mpesa/a.csv", PAYOUTS, "it may not belong to mpesa: move it to the folder of its source"),

@@ -95,7 +95,7 @@ def test_some_breaks_take_two_people_whatever_the_limits(cause: Any) -> None:
     [
         ("", 'KES = "1"', "new: it takes a second person"),
         ('KES = "1"', "", "dropped: one person may do it alone, whatever the amount"),
-        ('EUR = "1"', 'EUR = "1"\nKES = "1"', "new: one person may decide about so much"),
+        ('EUR = "1"', 'EUR = "1"\nKES = "1"', "new: one person may decide about up to this amount"),
         ('EUR = "1"\nKES = "1"', 'EUR = "1"', "dropped: it takes a second person, whatever the"),
     ],
 )

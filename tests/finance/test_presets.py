@@ -289,7 +289,7 @@ async def test_a_file_that_looks_like_two_exports_is_refused_with_both(
     path.write_text("\n".join(sample(name).read_text().splitlines()[0] for name in names))
     with pytest.raises(UsageError) as raised:
         await import_statement(context, ImportRequest(path=path), source="")
-    assert "say --preset paystack_settlement or --preset stripe_payouts" in str(raised.value)
+    assert "give --preset paystack_settlement or --preset stripe_payouts" in str(raised.value)
 
 
 def heading(*names: str, less: str = "") -> str:
@@ -389,14 +389,14 @@ async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
     request = ImportRequest(path=sample("mpesa_portal"), mapping=tmp_path / "till.toml")
     by_path = await import_statement(context, request, source="shop")
     assert (by_path.preset, by_path.unchanged) == ("till", 6)
-    with pytest.raises(UsageError, match="a mapping of another kind of file: statement"):
+    with pytest.raises(UsageError, match="a mapping for another kind of file: statement"):
         await save_named(context, "our till", kind="book", toml=text, by=None)
 
 
 @pytest.mark.parametrize(
     ("name", "was", "now", "row", "sentence"),
     [
-        ("amazon_settlement", "\t34.24\t", "\t35.24\t", 14, "'35.24', are -1.00 apart: rows are"),
+        ("amazon_settlement", "\t34.24\t", "\t35.24\t", 14, "'35.24', differ by -1.00: rows are"),
         ("amazon_settlement", "\t-6.00\t", "\tsix\t", 3, "'six'"),
         ("amazon_settlement", "Cost of Advertising", "Storage", 12, "'Storage' is none of"),
         ("amazon_settlement", "\t39.98\tAFN", "\t39.98", 3, "the row has 18 cells, and the head"),
@@ -464,19 +464,19 @@ async def test_a_word_without_a_meaning_is_named_with_both_ways_out(
     refused = await import_statement(context, ImportRequest(path=export), source="")
     assert (refused.problems[0].row, refused.problems[0].column) == (8, "Reason Type")
     assert refused.problems[0].sentence == (
-        f"'Tips' is none of {', '.join(TYPES)}: write it under [words.type] with one of "
-        "them, or under [ignore], in a copy of the preset (`tallyhook presets show mpesa_portal > "
-        "my.toml`), and import with --preset ./my.toml"
+        f"'Tips' is none of {', '.join(TYPES)}: map it to one of them under [words.type], "
+        "or list it under [ignore], in a copy of the preset (`tallyhook presets show "
+        "mpesa_portal > my.toml`), and import with --preset ./my.toml"
     )
     assert refused.notes[-1] == (
-        "Words without a meaning: 'Tips' (2 rows, column Reason Type), 'Gift' (1 row, column "
-        "Reason Type)."
+        "Words that the mapping does not know: 'Tips' (2 rows, column Reason Type), 'Gift' (1 "
+        "row, column Reason Type)."
     )
     request = ImportRequest(path=export, preset=str(path))
     refused = await import_statement(context, request, source="")
     (gift,) = refused.problems
     assert gift.sentence.endswith(
-        ": write it under [words.type] with one of them in a mapping, or leave its rows out under "
+        ": map it to one of them under [words.type] in a mapping, or leave its rows out under "
         "[ignore]"
     ), "the copy is changed, and not made anew over itself"
     export.write_text(text)
@@ -725,7 +725,7 @@ async def test_what_is_no_preset_is_refused_with_the_nearest(context: AppContext
     request = ImportRequest(path=sample("mpesa_portal"), preset="mpesa")
     with pytest.raises(NotFoundError, match="the nearest one is mpesa_portal"):
         await import_statement(context, request, source="")
-    with pytest.raises(UsageError, match="say --preset or --mapping"):
+    with pytest.raises(UsageError, match="give --preset or --mapping"):
         await import_statement(context, replace(request, mapping=sample("mpesa_portal")), source="")
 
 

@@ -100,9 +100,9 @@ def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
 @for_each(
     ("text", "mistake"),
     [
-        (FEE + FEE, "fee.2: it is never used: fee.1, before it, fits"),
-        (f'{FEE}where = {{card = "x"}}', "fee.1.where: a table of details, of method"),
-        (f"{FEE}where = 3", "fee.1.where: a table of details"),
+        (FEE + FEE, "fee.2: it is never used: fee.1 comes first, and fits"),
+        (f'{FEE}where = {{card = "x"}}', "fee.1.where: a table of any of these details: method"),
+        (f"{FEE}where = 3", "fee.1.where: a table of any of these details"),
         (f"{FEE}where = {{method = []}}", "fee.1.where: a text, or a list of texts"),
         (f"{FEE}where = {{method = [3]}}", "fee.1.where: a text, or a list of texts"),
     ],
@@ -144,7 +144,7 @@ def test_one_setting_is_changed_and_other_lines_stay(
 
 @for_each("before", ['tolerance = {KES = "1"}\n', 'tolerance.KES = "1"\n'])
 def test_a_setting_that_is_written_otherwise_is_left_to_a_person(before: str) -> None:
-    with pytest.raises(UsageError, match="put it in by hand"):
+    with pytest.raises(UsageError, match="edit them by hand"):
         with_setting(before, "tolerance.EUR", "1")
 
 

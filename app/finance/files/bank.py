@@ -73,19 +73,19 @@ class BankForm:
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         if "account" not in places and not self._has_account:
             yield (
-                "there is no column 'account', and bookings of two accounts must not be taken for "
-                'each other: name it in the heading, or say in a mapping (account = "main" under '
-                "[defaults]), or --account NAME"
+                "there is no column 'account', so bookings of two accounts could be confused: name "
+                'it in the heading, or in a mapping (account = "main" under [defaults]), or give '
+                "--account NAME"
             )
         if "booked_at" not in places:
             yield (
                 "there is no column 'booked_at', the day of the booking: name it in the heading, "
-                'or say in a mapping which it is (booked_at = "…" under [columns])'
+                'or in a mapping (booked_at = "…" under [columns])'
             )
         if "amount" not in places and not {"credit", "debit"} <= places.keys():
             yield (
-                "there is no column 'amount', and not both 'credit' and 'debit': name it in the "
-                'heading, or say in a mapping which it is (amount = "…" under [columns])'
+                "there is neither a column 'amount' nor both 'credit' and 'debit': name it in the "
+                'heading, or in a mapping (amount = "…" under [columns])'
             )
         if "currency" not in places and not self._has_currency:
             yield line_forms.NO_CURRENCY
@@ -178,7 +178,7 @@ def account_name(text: str) -> str:
 def _accounts(cells: Sequence[str]) -> list[str]:
     found = _names(cells)
     if not all(found):
-        raise UnclearCell("is empty: say of which account it is, as --account NAME")
+        raise UnclearCell("is empty: give the account with --account NAME")
     return [*map(account_name, found)]
 
 
@@ -198,11 +198,12 @@ def _signed(
         if amount is None and credit is None and debit is None:
             raise UnclearCell("the row has no amount")
         if not amount and credit is not None and credit < 0:
-            raise UnclearCell("a credit is negative: money that leaves is a debit")
+            raise UnclearCell("a credit is negative: write money that leaves as a debit")
         if debit and signs not in ("any", "sum") and (debit < 0) != (signs == "minus"):
             raise UnclearCell(
                 f"a debit is written {'with' if debit < 0 else 'without'} a minus sign: correct "
-                "the row, or say in a mapping how the file writes what leaves, with signs = "
+                "the row, or declare in a mapping how the file writes money that leaves, with "
+                "signs = "
                 '"minus", "none" or "any"'
             )
         left = debit or 0 if signs == "sum" else abs(debit or 0)

@@ -97,8 +97,8 @@ class BookForm:
         for name in ("reference", "amount"):
             if name not in places:
                 yield (
-                    f"there is no column {name!r}: name it in the heading, or say in a mapping "
-                    f'which one it is ({name} = "…" under [columns])'
+                    f"there is no column {name!r}: name it in the heading, or in a mapping "
+                    f'({name} = "…" under [columns])'
                 )
         if "currency" not in places and not self._has_currency:
             yield f"{line_forms.NO_CURRENCY}, or with --currency KES"
@@ -198,7 +198,8 @@ class BookForm:
                 )
             if not source:
                 raise tables.UnclearCell(
-                    "is missing beside a session or payment: say whose it is, in a column or in a "
+                    "is missing, but the row has a session or payment: name its source, in a "
+                    "column or in a "
                     'mapping (source = "…" under [defaults]), or leave the references out '
                     '(payment_reference = "" under [columns])'
                 )
@@ -242,8 +243,8 @@ _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
 """Index of each column in a staged row, which begins with its number."""
 
 REFUND_ALONE: Final = (
-    "is a refund, and its order is not in the file: put both rows into one file, or say that the "
-    "row is an accounting entry (kind)"
+    "is a refund of an order that is not in the file: put both rows into one file, or mark the "
+    "row as an accounting entry (kind)"
 )
 """Problem of a row with a negative amount that no other row of its order can be joined with."""
 

@@ -166,7 +166,9 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
             )
         if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise tables.RefusedTable(
-                1, "the ZIP file is packed in a way that is not read: pack the table as plain ZIP"
+                1,
+                "the ZIP file is packed in a way that is not supported: pack the table as plain "
+                "ZIP",
             )
         return found[0]
     named = [printable(each.filename)[:60] for each in (found or files)]

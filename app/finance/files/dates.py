@@ -88,7 +88,7 @@ def zone_of(name: str) -> tzinfo:
         return zone_named(name)
     except UsageError:
         raise UsageError(
-            f"{name[:40]!r} is no time zone; say one such as +03:00 or Africa/Nairobi"
+            f"{name[:40]!r} is no time zone; write one such as +03:00 or Africa/Nairobi"
         ) from None
 
 
@@ -231,14 +231,14 @@ class Dates:
         if _DAY_FIRST.fullmatch(plain) is not None:
             raise UnclearCell(
                 "could begin with the day or with the month: declare "
-                'dates = "day_first" or dates = "month_first" in a mapping, or say --dates'
+                'dates = "day_first" or dates = "month_first" in a mapping, or give --dates'
             )
         if self._form != "iso":
             raise UnclearCell(f"{quoted(text)} is not a date in the declared form")
         if _SERIAL.fullmatch(plain) is not None:
             raise UnclearCell(
                 'is a number, as Excel counts days: declare dates = "excel" in a mapping, or '
-                "say --dates excel"
+                "give --dates excel"
             )
         raise UnclearCell(f"{quoted(text)} is not a date such as 2026-11-20 or 2026-11-20T10:00Z")
 
@@ -248,7 +248,7 @@ class Dates:
             if self._form not in ("day_first", "month_first"):
                 raise UnclearCell(
                     'has a year of two digits: declare dates = "day_first" or dates = '
-                    '"month_first" in a mapping, or say --dates'
+                    '"month_first" in a mapping, or give --dates'
                 )
             year = f"20{year}"
         number = int(month) if month.isdecimal() else _MONTHS[month[:3].casefold()]

@@ -68,7 +68,7 @@ def known_encoding(name: str) -> str:
         found = ""
     if not _ENCODINGS.fullmatch(found):
         raise UsageError(
-            f"{name[:40]!r} is no encoding; say one such as utf-8, cp1252, latin-1 or utf-16"
+            f"{name[:40]!r} is no encoding; name one such as utf-8, cp1252, latin-1 or utf-16"
         )
     return found
 
@@ -153,7 +153,8 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
     is empty, all of _TRIED."""
     lines = _beyond_ascii(path)
     return {
-        name: f"{_TRIED[name]} (--encoding {name}), by which a word is {_first_word(lines, name)!r}"
+        name: f"{_TRIED[name]} (--encoding {name}), which reads a word as "
+        f"{_first_word(lines, name)!r}"
         for name in names or _TRIED
         if decodes(path, name)
     }

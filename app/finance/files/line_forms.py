@@ -37,7 +37,7 @@ Attempt = Callable[..., Any]
 an argument is None, or if a cell of the field is unclear."""
 
 NO_CURRENCY: Final = (
-    "there is no column 'currency': name it in the heading, or say in a mapping "
+    "there is no column 'currency': name it in the heading, or in a mapping "
     '(currency = "KES" under [defaults])'
 )
 
@@ -273,7 +273,7 @@ class Understanding:
         if beyond[0] >= width:
             return f"the row has {len(row)} cells, and the heading {width}: {where}, and no name"
         return (
-            f"{where}, and no name in the heading: name it there, clear its cells, or say "
+            f"{where}, but no name in the heading: name it there, clear its cells, or set "
             'unnamed = "ignored" in a mapping'
         )
 
@@ -421,14 +421,14 @@ class Vocabulary:
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
         self._advice = (
-            f"write it under [words.{name}] with one of them in a mapping, or leave its rows out "
+            f"map it to one of them under [words.{name}] in a mapping, or leave its rows out "
             "under [ignore]"
         )
         if mapping.preset:
             self._advice = (
-                f"write it under [words.{name}] with one of them, or under [ignore], in a copy of "
-                f"the preset (`tallyhook presets show {mapping.preset} > my.toml`), and import "
-                "with --preset ./my.toml"
+                f"map it to one of them under [words.{name}], or list it under [ignore], in a "
+                f"copy of the preset (`tallyhook presets show {mapping.preset} > my.toml`), and "
+                "import with --preset ./my.toml"
             )
         self._meaning: dict[str, str | None] = {word: word for word in vocabulary}
         self._meaning |= {word.strip().casefold(): meaning for word, meaning in meant.items()}
@@ -457,7 +457,7 @@ class Vocabulary:
 
 
 _NATIONAL: Final = (
-    ', or phone_country = "254" there, or TALLYHOOK_PHONE_COUNTRY, where they are national'
+    ', or phone_country = "254" there, or TALLYHOOK_PHONE_COUNTRY, for national numbers'
 )
 
 

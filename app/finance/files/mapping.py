@@ -527,13 +527,13 @@ def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
         if name in named["columns"] | named["joined"]:
             yield TomlMistake(f"amounts.{name}", "there is a column for it already")
         if not amount.get("add") and not amount.get("subtract"):
-            yield TomlMistake(f"amounts.{name}", "names no column: say add, or subtract")
+            yield TomlMistake(f"amounts.{name}", "names no column: give add or subtract")
         for word in (*amount.get("plus", ()), *amount.get("minus", ())):
             if "*" in word:
                 yield TomlMistake(f"amounts.{name}", f"{word!r} {STAR}")
         ways = [bool(amount.get(key)) for key in ("sign", "plus", "minus")]
         if any(ways) and not all(ways):
-            yield TomlMistake(f"amounts.{name}", "say sign, plus and minus together")
+            yield TomlMistake(f"amounts.{name}", "give sign, plus and minus together")
     for name, words in (values.get("words") or {}).items():
         for word in words or ():
             if "*" in word:
@@ -541,4 +541,7 @@ def _mistakes(values: Values, fields: Fields) -> Iterator[TomlMistake]:
     for name in values.get("optional", ()):
         if name not in fields.names:
             known = ", ".join(fields.names)
-            yield TomlMistake("optional", f"{name!r} is no column of ours; there are {known}")
+            yield TomlMistake(
+                "optional",
+                f"{name!r} is not a column that Tallyhook reads; the columns are {known}",
+            )

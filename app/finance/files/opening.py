@@ -47,7 +47,7 @@ class JsonLines:
         broken = [(number, row[0]) for number, row in first if isinstance(row, tuple)]
         if broken and len(broken) >= min(len(first), max(MAX_BROKEN, len(first) // 2) + 1):
             number, sentence = broken[0]
-            others = ", nor are others: JSON Lines has one object on each line"
+            others = "; other lines are not, either: write one object on each line"
             raise tables.RefusedTable(number, sentence + (others if len(broken) > 1 else ""))
         found: dict[str, str] = {}
         for _, row in first:
@@ -57,7 +57,7 @@ class JsonLines:
         if not found:
             by_plain_name = {tables.plain_name(name): name for name in names}
             raise tables.RefusedTable(
-                1, f"the file names none of: {', '.join(by_plain_name.values())}"
+                1, f"the file has none of the columns {', '.join(by_plain_name.values())}"
             )
         self.heading: Sequence[str] = list(found.values())
 

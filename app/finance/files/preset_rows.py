@@ -124,7 +124,7 @@ def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
         if apart.strip("-0.,"):
             table.report(
                 held[0],
-                f"all rows and the settlement's total, {tables.quoted(total)}, are {apart} apart: "
+                f"all rows and the settlement's total, {tables.quoted(total)}, differ by {apart}: "
                 "rows are missing, or were changed",
             )
     yield held

@@ -584,8 +584,8 @@ def choose(
     """
     if request.mapped and request.preset is not None:
         raise UsageError(
-            "say --preset or --mapping, not both: a preset is a mapping. `tallyhook presets show "
-            "NAME` prints it, to be copied, changed, and said as --preset FILE"
+            "give --preset or --mapping, not both. To change a preset, save what `tallyhook "
+            "presets show NAME` prints, and give that file with --preset FILE"
         )
     if not request.mapped and request.preset is None:
         chosen = _by_heading(request, kind)
@@ -603,7 +603,7 @@ def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
     if len(fitting) > 1:
         names = " or ".join(f"--preset {each.export.name}" for each in fitting)
         reasons = " ".join(each.because for each in fitting)
-        raise UsageError(f"the file looks like {len(fitting)} exports: say {names}. {reasons}")
+        raise UsageError(f"the file looks like {len(fitting)} exports: give {names}. {reasons}")
     if fitting:
         chosen = _with_preset(request, fitting[0].export.name, kind)
         return replace(chosen, notes=[fitting[0].because])
@@ -687,7 +687,7 @@ def reading_in(
     known = next(each for each, theirs in KINDS.items() if theirs is fields)
     text = content.decode(errors="replace")
     if (kind := _key_of(text, "kind")) not in (None, known):
-        raise UsageError(f"{name} is a mapping of another kind of file: {kind}")
+        raise UsageError(f"{name} is a mapping for another kind of file: {kind}")
     if _key_of(text, "rests_on") is None:
         return ChosenReading(mapping=read_mapping(content, fields, name=name, beside=beside))
     preset = read_preset(name.removesuffix(".toml"), text, file=name, beside=beside)

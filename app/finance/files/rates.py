@@ -62,7 +62,9 @@ def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
         heading = [each.strip() for each in next(rows, [])]
         plain = [each.casefold() for each in heading] == ["date", "currency", "rate"]
         if not plain and heading[:1] != ["Date"]:
-            raise ValueError("the heading is date,currency,rate, or that of eurofxref-hist.csv")
+            raise ValueError(
+                "the heading must be date,currency,rate, or that of eurofxref-hist.csv"
+            )
         if not plain and own != _EURO and own not in heading:
             raise ValueError(f"these are rates of the euro, and the column {own} is missing")
         for cells in rows:
@@ -79,7 +81,7 @@ def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
     if not any(row):
         return
     if len(row) != 3:
-        raise ValueError("a line has a date, a currency and a rate")
+        raise ValueError("a line must have a date, a currency and a rate")
     if not is_currency(row[1]):
         raise ValueError(f"{row[1][:20]!r} is no currency code such as KES")
     yield row[1], _day(row[0]), _rate(row[2])

@@ -457,17 +457,17 @@ class SumOfCells:
 
 
 UNDECLARED: Final = (
-    "has a minus sign in a column that is subtracted: say in the mapping how the file writes money "
-    'that leaves, with signs = "minus", "none" or "any", or "sum" if columns are added and '
+    "has a minus sign in a column that is subtracted: declare in the mapping how the file writes "
+    'money that leaves, with signs = "minus", "none" or "any", or "sum" if columns are added and '
     "subtracted as they stand"
 )
 CONTRADICTS_NONE: Final = (
-    'has a minus sign, and the mapping says signs = "none", by which the type or the column says '
-    'which way money went: correct the row, or say signs = "minus" or "any", if that holds for all'
+    'has a minus sign, but with signs = "none" the type or the column says which way money went: '
+    'correct the row, or set signs = "minus" or "any" if all rows are like this'
 )
 CONTRADICTS_MINUS: Final = (
-    'has no minus sign, and the mapping says signs = "minus", by which money that leaves has one: '
-    'correct the row, or say signs = "none" or "any", if that holds for all'
+    'has no minus sign, but with signs = "minus" money that leaves has one: correct the row, or '
+    'set signs = "none" or "any" if all rows are like this'
 )
 
 
@@ -496,8 +496,8 @@ class SummedCells:
         stays, turns = (words.fitting(row[-1]) is not None for words in self._ways)
         if stays == turns:
             raise tables.UnclearCell(
-                f"depends on {tables.quoted(row[-1])}, which the mapping does not place: write it "
-                "under plus or under minus"
+                f"depends on {tables.quoted(row[-1])}, which the mapping does not list: add it "
+                "under plus or minus"
             )
         if self._signs == "minus":
             if turns != total.startswith("-") and total.strip("-0.,"):
@@ -505,7 +505,7 @@ class SummedCells:
             return total
         if total.startswith("-"):
             raise tables.UnclearCell(
-                f"has a minus sign beside {tables.quoted(row[-1])}: where both say the same, say "
+                f"has a minus sign beside {tables.quoted(row[-1])}: if both mean the same, set "
                 'signs = "minus" in the mapping'
             )
         return type(total)(f"-{total}") if turns else total
@@ -674,8 +674,8 @@ class ShapedTotals:
             ):
                 found = "one of its amounts is not the sum of those above"
         return None if found is None else (
-            f"names nothing and no day, as a total does, and {found}; skip_last = 1 in a mapping "
-            "leaves it out"
+            f"has no name and no day, like a total, and {found}; set skip_last = 1 in a mapping "
+            "to leave it out"
         )  # fmt: skip
 
     def _why_not(self, row: Sequence[str]) -> str | None:
@@ -692,8 +692,8 @@ class ShapedTotals:
             ):
                 above = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
                 return (
-                    "is not the sum of the rows above, which is "
-                    f"{', '.join(above) or 'nothing'}: take it out, or put back what is missing"
+                    f"is not the sum of the rows above, which is {', '.join(above) or 'nothing'}: "
+                    "remove it, or add the missing rows"
                 )
         except tables.UnclearCell as error:
             return f"its sum {error}"

@@ -116,14 +116,14 @@ class StatementForm:
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         if not {"payment_reference", "order_reference"} & places.keys():
             yield (
-                "there is no column 'payment_reference' and none 'order_reference': name one in "
-                'the heading, or say in a mapping which it is (payment_reference = "…" under '
+                "there is neither a column 'payment_reference' nor 'order_reference': name one in "
+                'the heading, or in a mapping (payment_reference = "…" under '
                 "[columns])"
             )
         if "gross" not in places and not {"fee", "net"} <= places.keys():
             yield (
-                "there is no column 'gross', and not both 'net' and 'fee': name it in the heading, "
-                'or say in a mapping which it is (gross = "…" under [columns])'
+                "there is neither a column 'gross' nor both 'net' and 'fee': name it in the "
+                'heading, or in a mapping (gross = "…" under [columns])'
             )
         if "currency" not in places and not self._has_currency:
             yield f"{line_forms.NO_CURRENCY}, or with --currency KES"
@@ -229,8 +229,8 @@ class StatementForm:
             for kind, g, f, n in given
         ):
             raise tables.UnclearCell(
-                "the fee is negative, and gross and net are not both given, so more would be "
-                "paid out than came in: write a fee that you pay as positive, or reverse the "
+                "the fee is negative, but gross and net are not both given to confirm that: write "
+                "a fee that you pay as positive, or reverse the "
                 'sign in a mapping (subtract = ["Fee"] under [amounts.fee])'
             )
         rows = [_complete_row(*row) for row in given]
@@ -239,10 +239,11 @@ class StatementForm:
             for kind, row, written in zip(kinds, rows, fee, strict=True)
         ):
             raise tables.UnclearCell(
-                "the row is a fee with a positive amount, and it is not stated whether it costs or "
-                "was given back: write one that costs as negative, and one that was given back as "
-                "a negative fee in the column 'fee' beside a gross of 0; or say in a mapping that "
-                'the signs of the file mean that (add = ["Gross"] under [amounts.gross])'
+                "the row is a fee with a positive amount, which may be a cost or a fee given "
+                "back: write a cost as negative, and a fee given back as a negative fee in the "
+                "column 'fee' beside a gross of 0. If the file's signs mean that already, say so "
+                "in a "
+                'mapping (add = ["Gross"] under [amounts.gross])'
             )
         return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
@@ -306,8 +307,8 @@ def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
     for kind, wallet in zip(kinds, wallets, strict=True):
         if wallet is None and kind in OF_WALLET:
             raise tables.UnclearCell(
-                f"the row is of type {kind}, and does not say of which account at the provider: "
-                'add a column wallet, or say wallet = "Balance" under [defaults] in a mapping'
+                f"the row is of type {kind}, but names no account at the provider: add a "
+                'column wallet, or set wallet = "Balance" under [defaults] in a mapping'
             )
 
 
@@ -447,7 +448,7 @@ def _complete_row(
         fee = 0
     if gross is None:
         if net is None or fee is None:
-            raise tables.UnclearCell("the row has no gross amount, and not both net and fee")
+            raise tables.UnclearCell("the row has neither a gross amount nor both net and fee")
         gross = net + fee
     if kind == "refund" and gross > 0:
         gross, net = -gross, None if net is None else -abs(net)

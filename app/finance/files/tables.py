@@ -188,7 +188,7 @@ def rejects_beside(path: Path) -> Path:
 def refuse_to_replace(path: Path) -> None:
     """Raise UsageError if a file exists at the path: a person may be correcting it."""
     if path.exists():
-        raise UsageError(f"there is {path.name} already: move it away, or say --rejects FILE")
+        raise UsageError(f"{path.name} already exists: move it, or give --rejects FILE")
 
 
 def write_rejects(
@@ -362,8 +362,7 @@ def _zero_byte(path: Path) -> str:
     if (found := encodings.without_mark(path)) is None:
         return "there is a zero byte: this is not a text file"
     return (
-        "there is a zero byte: this is UTF-16 without its mark, and can be read: say --encoding "
-        f"{found}"
+        f"there is a zero byte: this is UTF-16 without its byte order mark; give --encoding {found}"
     )
 
 
@@ -408,9 +407,9 @@ def _sentence(offset: int, encoding: str, path: Path) -> str:
     fits = encodings.fitting(path)
     found = encodings.readings(path, [*fits, "gb18030", "euc_kr"] if len(fits) > 1 else ())
     if not found:
-        return f"{start}, and no other encoding that is tried reads the file as text"
+        return f"{start}, and no other encoding that was tried reads the file as text"
     both = " or ".join(found.values())
-    return f"{start}; it is {both}: say which one is right, or name another one"
+    return f"{start}; it may be {both}: choose the right one, or name another"
 
 
 # --- tables of delimited text ---------------------------------------------------------------------
@@ -474,7 +473,7 @@ class CsvTable:
         self.notes: Sequence[str] = []
         if encoding is None and (name := encodings.GUESSED.get(self._encoding)):
             word = encodings.first_word(path, self._encoding)
-            self.notes = [f"Read as {name}, as UTF-8 does not decode it: a word is {word!r}."]
+            self.notes = [f"Read as {name}, because it is not UTF-8: one word reads {word!r}."]
         if len(self.heading) > MAX_COLUMNS:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
@@ -640,7 +639,7 @@ def _delimiter_of(line: str, recognize: Recognize) -> str:
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):
-        raise RefusedTable(1, 'the delimiter is not clear: say --delimiter ";", for example')
+        raise RefusedTable(1, 'the delimiter is not clear: give --delimiter ";", for example')
     return found if best > (0, 1) else ","
 
 

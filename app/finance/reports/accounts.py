@@ -156,7 +156,7 @@ def _segment(text: str) -> str:
 def _account(usual: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or len(value) > NAME_MAX or not _NAME.fullmatch(value):
-            raise ValueError(f"an account is written like {usual}")
+            raise ValueError(f"write an account like {usual}")
         return value
 
     return read
@@ -225,7 +225,7 @@ def _between(values: Values) -> Iterator[TomlMistake]:
         given = {name for name, value in each.items() if value is not None}
         if not given & _CONDITIONS:
             yield TomlMistake(
-                f"override.{number}", "must name a source, a currency or a method that it is for"
+                f"override.{number}", "must name the source, currency or method that it applies to"
             )
         elif not given - _CONDITIONS:
             yield TomlMistake(f"override.{number}", "must name an account, such as clearing")
@@ -233,7 +233,8 @@ def _between(values: Values) -> Iterator[TomlMistake]:
     for code in values.get("tax_percent", {}):
         if code not in used:
             yield TomlMistake(
-                "tax_percent", f"{code[:80]!r} is no tax code of [tax_codes]; write it as there"
+                "tax_percent",
+                f"{code[:80]!r} is no tax code of [tax_codes]; write it as in that table",
             )
     if values.get("tax_percent") and values.get("revenue_at", "fulfilment") is None:
         yield TomlMistake(

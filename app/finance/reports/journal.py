@@ -309,7 +309,8 @@ class JournalText:
         if self.accounts.revenue is None:
             return (
                 "A journal of payments, not of sales: payments are posted against "
-                f"{self.accounts.names['receivable']}, where your sales are posted as well."
+                f"{self.accounts.names['receivable']}, the account to which you post your sales, "
+                "too."
             )
         return (
             "Payments are posted against deposits; sales are posted when the shop fulfils an order."

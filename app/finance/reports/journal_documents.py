@@ -8,7 +8,7 @@ from reconcile.documents import Cites, Count, DayText, InstantText, Keywords, Mo
 class PostedDocument(TypedDict):
     account: Annotated[str, Keywords(examples=["Assets:Clearing:Provider"])]
     role: Annotated[
-        str, "What the account is for, whatever its name is.", Keywords(examples=["clearing"])
+        str, "Purpose of the account, independent of its name.", Keywords(examples=["clearing"])
     ]
     minor: Annotated[int, "Minor units: debit is positive, credit negative."]
     money: Annotated[MoneyDocument, "The same in major units."]
@@ -23,13 +23,15 @@ class TransactionDocument(TypedDict):
     payment: str | None
     source: str | None
     cites: Cites
-    original_date: Annotated[DayText | None, "Of an adjusting entry: its day in closed_period."]
+    original_date: Annotated[DayText | None, "Day of an adjusting entry within closed_period."]
     tax_date: DayText | None
     closed_period: Annotated[
-        str | None, "The closed month of which it became known later; null: none."
+        str | None, "Closed month to which a late entry belongs; null if none."
     ]
     postings: Annotated[
-        list[PostedDocument], "Of one currency; they add up to nothing.", Keywords(minItems=1)
+        list[PostedDocument],
+        "Postings in one currency, which add up to zero.",
+        Keywords(minItems=1),
     ]
 
 
@@ -49,7 +51,7 @@ class RateDocument(TypedDict):
 class OwnBalancesDocument(TypedDict):
     currency: Annotated[str, Keywords(examples=["EUR"])]
     totals: list[OwnTotalDocument]
-    residual: Annotated[MoneyDocument, "Left of all totals by rounding."]
+    residual: Annotated[MoneyDocument, "Remainder of all totals after rounding."]
     missing: Annotated[list[str], "Currencies of money without a rate."]
     rates: list[RateDocument]
 
@@ -65,19 +67,19 @@ class JournalDocument(_Span):
     zone: NotRequired[
         Annotated[
             str,
-            "In which days are counted; without it UTC.",
+            "Time zone in which days are counted; null for UTC.",
             Keywords(examples=["Africa/Nairobi"]),
         ]
     ]
     merchant: NotRequired[str]
-    closed_by: NotRequired[Annotated[str, "Of a closed month: who closed it."]]
+    closed_by: NotRequired[Annotated[str, "Who closed the month, if it is closed."]]
     closed_at: NotRequired[InstantText]
     version: NotRequired[Annotated[Count, "Of the closing."]]
     approved_by: NotRequired[Annotated[str, "Who approved the closing, where it took two people."]]
     proposed_at: NotRequired[InstantText]
     transactions: list[TransactionDocument]
     count: Count
-    totals: Annotated[list[PostedDocument], "What was posted in all, by account and currency."]
+    totals: Annotated[list[PostedDocument], "All amounts posted, by account and currency."]
     own: NotRequired[
         Annotated[
             OwnBalancesDocument,

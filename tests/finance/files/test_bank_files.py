@@ -572,9 +572,12 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
             "the row has more than one of amount, credit and debit",
         ),
         ("main,2026-11-02,,,KES,x", "the row has no amount"),
-        ("main,2026-11-02,-1.00,,KES,x", "a credit is negative: money that leaves is a debit"),
+        (
+            "main,2026-11-02,-1.00,,KES,x",
+            "a credit is negative: write money that leaves as a debit",
+        ),
         ("main,,1.00,,KES,x", "is empty: every booking needs a day"),
-        (",2026-11-02,1.00,,KES,x", "is empty: say of which account it is, as --account NAME"),
+        (",2026-11-02,1.00,,KES,x", "is empty: give the account with --account NAME"),
     ],
 )
 def test_a_row_that_is_not_clear_is_reported_alone(tmp_path: Path, row: str, sentence: str) -> None:
@@ -601,7 +604,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     **{
         f"XML that says it is in {encoding}": (
             f'<?xml version="1.0" encoding="{encoding}"?>\n' + CAMT.partition("?>\n")[2],
-            "in an encoding that is not read",
+            "in an encoding that is not supported",
         )
         for encoding in ("utf-7", "shift_jis", "zlib", "idna", "undefined", "nobodys")
     },
@@ -710,7 +713,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "OFX in an encoding that nobody knows": (
         OFX.replace("CHARSET:1252", "CHARSET:125"),
-        "names an encoding that is not known: say --encoding",
+        "names an encoding that is not known: give --encoding",
     ),
     "OFX with elements without end": (
         OFX.replace("<STMTRS>", "<STMTRS>" + "<A>" * 200),

@@ -80,7 +80,7 @@ def test_methods_that_ask_for_memory_are_refused(method: int, tmp_path: Path) ->
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("a.csv", TABLE)
-    with pytest.raises(RefusedTable, match="a way that is not read"), containers.unpacked(path):
+    with pytest.raises(RefusedTable, match="that is not supported"), containers.unpacked(path):
         pass
 
 

@@ -156,7 +156,7 @@ def test_a_delimiter_that_is_not_clear_is_asked_for_and_a_declared_one_wins(
     tmp_path: Path,
 ) -> None:
     _, problems = book("a;b,c\nA;1,2\n", folder=tmp_path)
-    assert "say --delimiter" in problems[0][2]
+    assert "give --delimiter" in problems[0][2]
     named = 'delimiter = ";"\n[columns]\nreference = "a"\namount = "b,c"\n[defaults]\n'
     rows, _ = book("a;b,c\nA;1\n", named + 'currency = "KES"', folder=tmp_path)
     assert rows[0]["reference"] == "A"

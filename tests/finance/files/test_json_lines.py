@@ -56,12 +56,12 @@ ORDERS = [{"reference": f"A-{n}", "amount": 1, "currency": "KES"} for n in range
 
 
 @for_each(("content", "row", "said"), [
-    (json.dumps({"orders": ORDERS}, indent=1), 1, "JSON Lines has one object on each line"),
-    ('{"orders": [\n' + ",\n".join(map(json.dumps, ORDERS)) + "\n]}\n", 1, "JSON Lines has one"),
-    (",\n".join(map(json.dumps, ORDERS)), 1, "JSON Lines has one object on each line"),
+    (json.dumps({"orders": ORDERS}, indent=1), 1, "write one object on each line"),
+    ('{"orders": [\n' + ",\n".join(map(json.dumps, ORDERS)) + "\n]}\n", 1, "write one object"),
+    (",\n".join(map(json.dumps, ORDERS)), 1, "write one object on each line"),
     (json.dumps(ORDERS, indent=1), 1, "one JSON array"), (json.dumps(ORDERS), 1, "one JSON array"),
     ("\ufeff\n [ ]", 1, "one JSON array"),
-    ("{\n" * 5_000, 1, "JSON Lines has one object on each line"),
+    ("{\n" * 5_000, 1, "write one object on each line"),
     ("{x", 1, "breaks at character 2"),
     (GOOD.encode() + b"{\xff\n" + GOOD.encode(), 2, "is not utf-8"),
     (GOOD.encode() + b"{\0\n" + GOOD.encode(), 2, "zero byte"),
@@ -77,4 +77,4 @@ def test_what_is_no_json_lines_is_one_problem(
 
 def test_a_file_without_any_known_name_is_refused(tmp_path: Path) -> None:
     _, problems = book('{"x": 1}\n', folder=tmp_path)
-    assert "names none of" in problems[0][2]
+    assert "has none of the columns" in problems[0][2]

@@ -194,7 +194,7 @@ def test_one_row_above_is_too_few_to_know_a_total_by_its_sum_and_a_mapping_leave
 ) -> None:
     content = "reference,amount,currency\nA,1.00,KES\n,1.00,KES\n"
     _, ((row, _, sentence),) = book(content, folder=tmp_path)
-    assert (row, sentence.endswith("skip_last = 1 in a mapping leaves it out")) == (3, True)
+    assert (row, sentence.endswith("set skip_last = 1 in a mapping to leave it out")) == (3, True)
     rows, problems = book(content, "skip_last = 1", folder=tmp_path)
     assert (len(rows), problems) == (1, [])
 
@@ -308,7 +308,7 @@ def test_money_in_and_money_out_are_one_amount_with_the_declared_signs(
     content = f"payment_reference,In,Out,type\np,{money_in},{money_out},any\n"
     rows, problems = statement(content, mapping, folder=tmp_path)
     assert [row["gross"]["amount"] for row in rows] == ([] if gross is None else [gross])
-    said = f'says signs = "{signs}"' if signs else "has a minus sign in a column that is subtracted"
+    said = f'with signs = "{signs}"' if signs else "has a minus sign in a column that is subtracted"
     assert [said in each[2] for each in problems] == [True] * (gross is None)
 
 
@@ -388,7 +388,7 @@ def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None
     assert (problems, amounts) == ([], [("-9.50", "0.00", "-9.50"), ("9.00", "1.00", "8.00")])
     content = content.replace(",Scheme,Markup", ",fee,Other")
     _, problems = statement(content, KES, folder=tmp_path)
-    assert "no gross amount, and not both net and fee" in problems[0][2]
+    assert "neither a gross amount nor both net and fee" in problems[0][2]
 
 
 def test_what_is_carried_names_a_payout_and_one_amount_is_enough(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
     heading = "payment_reference,gross,fee,net,type\n"
     for row in ("p,10.00,,,fee", "p,10.00,0.00,10.00,fee", "p,,,10.00,fee"):
         rows, problems = statement(f"{heading}{row}\n", KES, folder=tmp_path)
-        assert (rows, "whether it costs" in problems[0][2]) == ([], True)
+        assert (rows, "may be a cost" in problems[0][2]) == ([], True)
     said = [
         (f"{heading}p,0.00,-10.00,10.00,fee\n", KES),
         (
@@ -530,16 +530,16 @@ def test_of_encodings_that_read_as_well_a_person_is_asked_by_a_word(
 ) -> None:
     content = f"reference,amount,currency\n{text},1.00,KES\n".encode(encoding)
     _, ((row, _, sentence),) = book(content, folder=tmp_path)
-    assert (row, ": say which one is right" in sentence) == (2, True)
+    assert (row, ": choose the right one" in sentence) == (2, True)
     for name, word in {encoding: text, **others}.items():
-        assert f"(--encoding {name}), by which a word is {word!r}" in sentence
+        assert f"(--encoding {name}), which reads a word as {word!r}" in sentence
 
 
 def test_an_encoding_is_suggested_only_if_it_decodes_the_file(tmp_path: Path) -> None:
     text = HEADING_OF_ORDERS + "A,1.00,KES\n"
     for encoding in ("utf-16-le", "utf-16-be"):
         _, ((row, _, sentence),) = book(text.encode(encoding), folder=tmp_path)
-        assert (row, sentence.endswith(f"say --encoding {encoding}")) == (1, True)
+        assert (row, sentence.endswith(f"give --encoding {encoding}")) == (1, True)
         assert references(book(text.encode(encoding), f'encoding = "{encoding}"', folder=tmp_path))
     for content in (b"\0\1\2\3" * 9, b"\xff\x01\x02\xfe,\n"):
         _, ((_, _, sentence),) = book(content, folder=tmp_path)
@@ -572,7 +572,7 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ("heading_row = -1", "heading_row: must be a number of rows from 0 to 1,000"),
     ("skip_last = true", "skip_last: must be a number of rows from 0 to 1,000"),
     ('brackets = "minus"', 'brackets: must be "negative"'),
-    ('optional = ["price"]', "'price' is no column of ours"),
+    ('optional = ["price"]', "'price' is not a column that Tallyhook reads"),
     ('[keep]\nStatus = "x"', "'Status' must be words in square brackets"),
     ('[joined]\nplaced_at = "Date"', "joined.placed_at: must be texts in square brackets"),
     ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "there is a column for it already"),

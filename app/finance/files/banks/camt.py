@@ -127,7 +127,8 @@ class _Camt:
             ) from None
         except (LookupError, ValueError):  # it declares an encoding that expat lacks
             raise tables.RefusedTable(
-                1, "the XML is in an encoding that is not read: have the bank write it in UTF-8"
+                1,
+                "the XML is in an encoding that is not supported: have the bank write it in UTF-8",
             ) from None
         if last and not self._ended:
             raise self._no_statement("")

@@ -87,8 +87,8 @@ _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
 """End of a full line of field 86 (6*65x) between two digits: banks wrap numbers there."""
 
 _NOT_AS_SWIFT: Final = (
-    "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, reference), "
-    "and a part of an entry cannot be left out, so nothing is taken"
+    "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, "
+    "reference), and no part of an entry can be left out, so nothing was imported"
 )
 
 _BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"

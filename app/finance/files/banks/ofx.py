@@ -68,11 +68,11 @@ class OfxTable(BankTable):
             if encoding is not None:
                 raise
             raise tables.RefusedTable(
-                1, "the file's head names an encoding that is not known: say --encoding NAME"
+                1, "the file's head names an encoding that is not known: give --encoding NAME"
             ) from None
         except UnicodeDecodeError as error:
             raise tables.RefusedTable(
-                1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
+                1, f"byte {error.start:,} of the file is not {name}: give --encoding NAME"
             ) from None
         text = _without_marks(text)
         begins = re.search(r"<OFX>", text, re.IGNORECASE)
