@@ -40,13 +40,13 @@ def test_every_folder_is_a_set() -> None:
 
 
 def test_a_set_is_written_out_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was written may have been changed since: it is never overwritten."""
+    """What was written possibly edited since: it is never overwritten."""
     assert run(["deploy", "show", "systemd", "-o", str(tmp_path / "units")]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "units").iterdir()}
     assert written == {path.name: path.read_text() for path in UNITS}
     (tmp_path / "units" / "tallyhook.service").write_text("changed")
     assert run(["deploy", "show", "systemd", "-o", str(tmp_path / "units")]) == 2
-    assert "may have been changed" in capsys.readouterr().err
+    assert "possibly edited" in capsys.readouterr().err
     assert (tmp_path / "units" / "tallyhook.service").read_text() == "changed"
 
 

@@ -331,7 +331,7 @@ def test_what_was_restored_and_vanishes_before_its_first_start_is_missed(
     copy = str(tmp_path / "copy.db")
     for words in (("tokens", "add", "shop"), ("orders", "list"), ("db", "check"), ("backup", copy)):
         ended = run(*words)
-        assert (ended.code, "is gone, but t.db.made records that it existed" in ended.err) == (
+        assert (ended.code, "is gone, but t.db.made shows that it" in ended.err) == (
             3,
             True,
         )

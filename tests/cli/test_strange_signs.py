@@ -165,4 +165,4 @@ def test_the_last_day_of_the_calendar_is_a_day(run: Run) -> None:
 def test_a_word_that_is_not_utf_8_is_refused(run: Run, words: tuple[str, ...]) -> None:
     run("tokens", "add", "shop")  # makes the database
     ended = run(*words)
-    assert (ended.code, "not UTF-8 text" in ended.err) == (2, True)
+    assert (ended.code, "not valid UTF-8" in ended.err) == (2, True)
