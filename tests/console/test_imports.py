@@ -830,7 +830,7 @@ async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningCons
     assert (begun.status_code, again.status_code) == (303, 400)
     assert "A run is under way" in page
     assert "still running" in shown(again.text)
-    assert "came to nothing: the rules in force changed meanwhile" in failed
+    assert "failed: the rules in force changed meanwhile" in failed
 
 
 async def test_jobs_are_remembered_to_a_number(

@@ -236,7 +236,7 @@ async def test_what_is_against_closing_is_looked_for_in_a_job(
         await client.get(path)
         console.driver.clock.put(Instant(console.driver.clock.now() + 2 * MINUTE))
         await client.get(path)
-    assert "It is being looked for since" in shown(page)
+    assert "the service has been checking what prevents closing it" in shown(page)
     assert "/do/close" not in page
     assert (unseen["checks"], unseen["looked_at"]) == ([], None)
     assert seen[0] == seen[1]

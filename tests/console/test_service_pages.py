@@ -464,7 +464,7 @@ async def test_checks_that_take_too_long_say_so(
         told = await send(client, "/do/run-checks")
         text = shown((await client.get("/golive")).text)
     assert told.status_code == 400
-    assert "The checks came to nothing: the checks took longer than" in text
+    assert "The checks failed: the checks took longer than" in text
     assert "tallyhook doctor" in text
 
 
@@ -485,5 +485,5 @@ async def test_a_person_chooses_how_they_are_notified(console: RunningConsole) -
     assert "Neither mail nor posts are set up" in none
     assert "By mail" not in form
     assert (mail.status_code, done.status_code, off.status_code) == (400, 303, 303)
-    assert "You are notified each morning, by a signed post to where alarms go." in page
+    assert "You are notified each morning, by a signed POST to the alarm address." in page
     assert after["choice"] is None
