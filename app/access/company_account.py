@@ -40,8 +40,8 @@ BACK: Final = "/sign-in/company/back"
 """Path of the console to which the provider sends the browser back."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms accepted for ID tokens. None uses a shared secret: an attacker could pass
-the public key off as that secret."""
+"""Signature algorithms accepted for ID tokens. None of them uses a shared secret, because an
+attacker could use the public key as that secret."""
 
 LIMIT_S: Final = 10.0
 """Seconds within which the provider must answer a request."""
@@ -50,7 +50,8 @@ KEPT_FOR: Final[Duration] = HOUR
 """Time for which the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Shortest time between fetches because of an unknown key. Any stranger's token can name one."""
+"""Shortest time between fetches of the keys because of an unknown key. Any stranger's token can
+name an unknown key."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
@@ -59,10 +60,10 @@ FRESH_FOR: Final[Duration] = 5 * MINUTE
 """Time after which an irreversible act needs a new sign-in at the provider."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Characters of an ID token. A token with several hundred groups has 10,000."""
+"""Most characters of an ID token. A token with several hundred groups has 10,000."""
 
 MAX_KEYS: Final = 100
-"""Keys of a provider; real ones have two or three."""
+"""Most keys of a provider; real providers have two or three."""
 
 MAX_ID: Final = 255
 """Characters of a subject (OpenID Connect Core, section 2)."""
@@ -162,9 +163,8 @@ class CompanyProvider:
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
         """Return the provider's keys.
 
-        unknown  whether a token named an unknown key; if so, fetch the keys again unless that was
-            done
-                 just before
+        unknown  whether a token named an unknown key; if so, fetch the keys again, unless that
+                 was just done
         """
         url = (await self.addresses()).keys
         async with self._alone:

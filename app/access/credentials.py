@@ -31,12 +31,14 @@ _ITERATIONS: Final = 2
 30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-"""Limit of two concurrent hashes, however many people try. It bounds memory and spares a core."""
+"""Limit of two concurrent hashes, however many people try. This limits memory, and leaves a core
+for other work."""
 
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Earlier time steps whose codes are still valid, for the time that a person needs to type one."""
+"""Number of earlier time steps whose codes are still valid, because a person needs time to type a
+code."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")

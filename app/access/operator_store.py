@@ -22,8 +22,7 @@ from reconcile.instants import Instant, format_instant, format_known
 class Operator:
     """A person who can have a role, and when the person was disabled, if ever.
 
-    account  the machine's account that named the person; None if the person has proved their
-        identity
+    account  the machine's account that named the person; None if they proved their identity
     company  id of the person's company account; None if the person signs in with a password
     """
 

@@ -257,7 +257,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
 """Roles that may read each page."""
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
-"""Environment variable with the operator's name, used where a command names none."""
+"""Environment variable with the operator's name, used if a command names no operator."""
 
 
 class Proven(str):

@@ -29,8 +29,8 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal. It is long enough for a holiday of the second person. Later the books
-have changed, and a forgotten proposal must not be approved by mistake."""
+"""Lifetime of a proposal. It is long enough for a holiday of the second person. After a longer time
+the books have changed, and a forgotten proposal must not be approved by mistake."""
 
 REASON_MAX: Final = 2_000
 """Characters of a reason: about a page."""
@@ -121,9 +121,8 @@ class ProposalKind:
     where       returns the list and item whose page shows the subject, as ("orders", "ORD-1"), or
                 None
     particulars members of `given` that the sentence omits, each with a heading
-    tables      members of `given` that are rows of a table as JSON, each with a heading. The cells
-        of
-                a row are what, before, after, note
+    tables      members of `given` that are rows of a table as JSON, each with a heading. A row's
+                cells are what, before, after, note
     unfinished  returns a sentence about an act that was begun but not finished, with the command
                 that finishes it, or None. Omitted if the act is one transaction
     typed       heading of a value that the approver types again, because no proposal may store it

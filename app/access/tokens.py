@@ -33,7 +33,7 @@ UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
 customers, and must be named."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
-"""Time before its end from which a token is reported, so that it can be replaced."""
+"""Time before its expiry from which a token is reported, so that it can be replaced."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -88,7 +88,8 @@ OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """Scopes of every operator's own token."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of an operator's own token, each with the page that their role must permit."""
+"""Further scopes of an operator's own token, each with the page that the operator's role must
+permit."""
 
 
 async def issue_own_token(

@@ -25,14 +25,15 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of an answer where nothing was sent, because the service may have forgotten the key."""
+"""Code of an answer if no request was sent because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time to hold a row beyond the longest call, for the commit after it."""
+"""Time for which to hold a row beyond the longest call, for the commit after the call."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Bounds of the pause between two passes over one payment. It doubles with each pass."""
+"""Longest pause between two tries for one payment. The pause doubles with each try, from the value
+above."""
 
 TELL_AFTER: Final = 3
 """Unclear answers of the service after which the finding `session_unknown` is reported."""
@@ -192,13 +193,15 @@ def pause_after(tries: int) -> Duration:
 
 
 AT_ONCE: Final = 4
-"""Payments asked about concurrently. The other connections are left to waiting customers."""
+"""Number of payments asked about concurrently. Other connections stay free for waiting
+customers."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two searches while the service refuses our token. Each then sends one request."""
+"""Seconds between two searches while the service refuses our token. Each search then sends one
+request."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:

@@ -125,10 +125,12 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Longest wait that the service can impose. It may have sent a wrong date."""
+"""Longest wait in seconds that the service can impose, because the service may have sent a wrong
+date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Answers whose Retry-After applies to every request. That of a 409 concerns one key only."""
+"""Answers whose Retry-After applies to every request. The Retry-After of a 409 applies to one key
+only."""
 
 DENIAL_LASTS_S: Final = 300.0
 """Seconds after which a denied token is tried again. A process that is not ready gets no requests
@@ -183,12 +185,12 @@ class CheckoutClient:
         self.settings = settings
         self.flights: SingleFlight[Any] = SingleFlight()
         self.unasked = Repeating()
-        """Sessions that were not asked for again."""
+        """Log of due sessions that could not be requested again."""
         self._denied: tuple[int, float] | None = None
-        """The status by which the service last refused our token, and when on the monotonic
-        clock; None since it accepted it."""
+        """Status with which the service last refused our token, and when on the monotonic clock;
+        None if the service has accepted the token since."""
         self._held_off_until = 0.0
-        """Until when, on the monotonic clock, the service wants no requests."""
+        """Time on the monotonic clock until which the service wants no requests."""
         self._sleep = sleep
         self._url = settings.base_url.rstrip("/") + settings.api.path
         self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)

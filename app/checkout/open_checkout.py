@@ -38,7 +38,7 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Code of a result where another process was asking the service for as long as we could wait."""
+"""Code of a result if another process was asking the service for as long as we could wait."""
 
 LOOK_S: Final = 0.1
 """Seconds between two checks for another process's answer."""
@@ -99,10 +99,10 @@ class _Opening:
         self._request = request
         self._new_payment = new_payment
         self._held: PendingSession | None = None
-        """The row that this call may send, since it has committed the intent itself."""
+        """The row that this call may send, because this call has committed the intent."""
         self._decided = False
         self._over: str | None = None
-        """The key of the earlier payment, if one was over when this call began."""
+        """The key of the earlier payment, if that payment had ended when this call began."""
 
     async def run(self) -> CheckoutResult:
         for _ in range(round(ask_session.hold_for(self._client) / SECOND / LOOK_S)):

@@ -276,7 +276,8 @@ MAX_REASON: Final = 300
 """Characters of the service's own words that are stored: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Bytes up to which a refusal is searched for words. A longer one would hold up other requests."""
+"""Most bytes of a refusal that is searched for words. Searching a longer one would delay other
+requests."""
 
 MAX_REFERENCE: Final = 200
 """Characters of a session's reference at the service."""
@@ -295,7 +296,7 @@ HELD_OFF: Final = "asked_to_wait"
 NOT_REACHED: Final = frozenset(
     {"connection_failed", "timed_out", "status_502", "status_503", "status_504", HELD_OFF}
 )
-"""Codes of unclear answers where the service itself did not answer."""
+"""Codes of unclear answers that did not come from the service itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Longest wait. A session may end years from now, and is then asked about once a month."""
+"""Longest wait in seconds. A session that ends years from now is asked about once a month."""
 
 Result = TypeVar("Result")
 

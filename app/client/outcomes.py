@@ -26,7 +26,7 @@ TOLERANCE_S: Final = 300
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value after a restore of Tallyhook, until the shop has stated again whether it is so."""
+"""Value of a time after a restore of Tallyhook, until the shop has stated the time again."""
 
 _PREFIX: Final = "whsec_"
 
@@ -42,7 +42,6 @@ class News:
     fulfilled_at, canceled_at
                  as the shop had stated them when the news was sent: RFC 3339, None, or UNKNOWN
     superseded   whether the feed has later news of the order; if so, don't ship because of this
-        news
     """
 
     id: int

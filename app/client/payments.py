@@ -103,7 +103,7 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""Value in place of a time that says that the order was not canceled, or not shipped."""
+"""Value in place of a time, which says that the order was not canceled or not shipped."""
 
 
 def tell_order(

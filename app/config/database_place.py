@@ -20,11 +20,8 @@ NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
      "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
 )  # fmt: skip
-"""File systems shared by several machines.
-
-SQLite's locks don't work there, and a second service would not notice the first
-(https://www.sqlite.org/wal.html).
-"""
+"""File systems shared by several machines. SQLite's locks don't work on them, and a second service
+would not notice the first (https://www.sqlite.org/wal.html)."""
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 """File systems that are emptied by a restart of the machine."""
@@ -38,8 +35,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 def filesystem_kind(path: Path, table: str) -> str:
     """Return the kind of the file system of a path, even if the path doesn't exist; "" if unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, …; if several match, the last
-        counts
+    table  lines of /proc/self/mounts: device, mount point, kind, …; the last match counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():

@@ -12,7 +12,8 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""Options after the question mark that the driver accepts. Its `ssl` is `sslmode` elsewhere."""
+"""Options after the question mark that the driver accepts. Other programs call its `ssl`
+`sslmode`."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 

@@ -239,7 +239,7 @@ RETAINED: Final = {
     "usually 120 to 540",
     "RETENTION_UNALLOCATED_DAYS": "the number of days for which you look for a payment's order",
 }
-"""Periods that only the owner can decide, and what to write."""
+"""Periods that only the owner can decide, and what to write for each."""
 
 
 def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:

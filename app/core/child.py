@@ -42,8 +42,8 @@ MAX_HEAD: Final = 4_000
 """Most bytes of the head of an answer: a pipe takes that many in one piece."""
 
 AT_ONCE: Final = 4
-"""Most children that `run_in_child` has at a time. Each occupies a thread of asyncio, which has at
-least five. A child that waited for its thread would use up its time before it is asked."""
+"""Most children that `run_in_child` runs at a time. Each occupies a thread of asyncio, which has at
+least five. A child that waited for a thread would use up its time before it gets its request."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 

@@ -77,7 +77,8 @@ AGAIN_S: Final = 0.2
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds after which a child counts as steady. When it ends, the first pause applies."""
+"""Seconds after which a child counts as steady. When a steady child ends, the first pause applies
+again."""
 
 MISSED_S: Final = 5.0
 """Seconds without a child before readiness reports it: a starting child needs about one second."""
@@ -86,9 +87,9 @@ STOP_S: Final = 20.0
 """Seconds that a child has to end before it is killed. The next start reads the rest."""
 
 NICENESS: Final = 5
-"""Niceness of a child above the receiver's. The child gets a quarter of a core that both want, and
-all of an idle one. With 10 its share fell to a tenth, so that other load on the machine would
-starve it."""
+"""Difference of a child's niceness from the receiver's. If both want one core, the child gets a
+quarter of it; the child gets all of an idle core. With 10 its share fell to a tenth, so that other
+load on the machine would starve it."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -124,9 +125,8 @@ class WorkerProcess:
         news      signals that are passed on to the child
         failed    called with the reason when the disk under the database has failed
         alarming  called when an alarm's condition has begun or ended
-        drains    whether the child reads all accepted deliveries before it ends; if not, the next
-            child
-                  reads them, and senders wait for it
+        drains    whether the child reads all accepted deliveries before it ends; if not, the
+                  next child reads them, and senders wait for it
         """
         self._failed = failed
         self._alarming = alarming
@@ -141,12 +141,14 @@ class WorkerProcess:
         """The end of the last ready child, or the creation of this object before there was one."""
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()
-        """Held while a child is being started, since it cannot be ended until it can be reached."""
+        """Lock that is held while a child is being started, because the child cannot be ended
+        before it can be reached."""
         self._leaves = False
         """True while the child must leave folding to another process."""
         self.ready = False
         self.on_news: Callable[[], None] = lambda: None
-        """Called when the child has read something, or something was stated about an order here."""
+        """Called when the child has read deliveries, or this process has recorded a statement about
+        an order."""
 
     def leave_folding(self, leaves: bool) -> None:
         """Tell the child to leave folding and sealing to another process, or to fold and seal

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest difference between clocks that counts as normal. A revision dated this far ahead soon
-becomes correct without a correction; a date further ahead was set by a wrong clock."""
+"""Largest difference between clocks that counts as normal. A revision dated up to this far ahead
+soon becomes correct without a correction; a date further ahead was set by a wrong clock."""
 
 
 class Clock(Protocol):
@@ -24,8 +24,8 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is deleted by date after the clock jumped forward. That leaves a day
-for somebody to notice, since data deleted by a wrong date are gone."""
+"""Seconds for which nothing is deleted by date after the clock jumped forward. This leaves a day
+for somebody to notice, because data deleted by a wrong date are lost."""
 
 
 class LeapGuard:

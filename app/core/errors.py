@@ -117,9 +117,7 @@ class DeliveryFailed(TallyhookError):
 class NotFoundError(TallyhookError):
     """The requested thing does not exist.
 
-    behind_s  age in seconds of the oldest unread delivery, which may contain the thing; 0 if all
-        are
-              read
+    behind_s  age in seconds of the oldest unread delivery, which may contain it; 0 if all are read
     """
 
     exit_code = 5

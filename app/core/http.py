@@ -17,7 +17,7 @@ import httpx2
 from reconcile.instants import NO_TIME, SECOND, Duration
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Most bytes of an answer that are read. A real one has a few hundred."""
+"""Most bytes of an answer that are read. A real answer has a few hundred."""
 
 MAX_CONNECTIONS: Final = 32
 """Concurrent connections to one service. Further callers wait."""

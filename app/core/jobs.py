@@ -18,8 +18,8 @@ from reconcile.instants import MINUTE, Duration, Instant, format_instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Number of one order's deliveries from which folding it, or building its document, takes about a
-millisecond: twenty times the cost of another thread."""
+"""Number of one order's deliveries from which folding the order, or building its document, takes
+about a millisecond: twenty times the cost of another thread."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
@@ -35,7 +35,7 @@ KEPT: Final = 50
 """Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a result is reused, despite changes that its mark misses, like a payment."""
+"""Time for which a result is reused, although its mark may miss changes such as a payment."""
 
 
 def silent(_: int) -> None:

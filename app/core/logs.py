@@ -250,8 +250,8 @@ FIELDS: Final[dict[str, str]] = {
 """Every field that may be logged, with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields with words of the shop or the provider. Anything in them that may be a phone number or an
-email address is masked, because an erasure does not reach the log."""
+"""Fields with words of the shop or the provider. Possible phone numbers and email addresses in
+these fields are masked, because an erasure does not reach the log."""
 
 MAX_VALUE_CHARS: Final = 500
 """Most characters of a value. A longer one is cut and marked."""
@@ -311,8 +311,8 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""Milliseconds that a line waits for a slow reader of the log, such as a stopped terminal.
-Everything else waits meanwhile. After that, lines are dropped at once until somebody reads."""
+"""Milliseconds for which a line waits for a slow reader of the log, such as a stopped terminal. The
+whole process waits meanwhile. After that, lines are dropped at once until somebody reads."""
 
 
 class _Reader:

@@ -19,7 +19,7 @@ UNSHOWN: Final = 3 * DOT
 """Shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Least number of hidden digits, so that a hundred thousand numbers look alike."""
+"""Least number of hidden digits: a hundred thousand numbers then have the same masked form."""
 
 _SIGNIFICANT: Final = 8
 """Number of last digits that identify a customer however the number is written (254712345678, +254
@@ -57,7 +57,7 @@ _ROLES: Final = (
     "customer", "payer", "payee", "buyer", "shopper", "consumer", "holder", "recipient", "receiver",
     "beneficiary", "sender", "contact", "consignee", "billing", "shipping",
 )  # fmt: skip
-"""Parts of fields' names that say whose name is in the field, or in the object."""
+"""Parts of field names that say whose name is in the field, or in the enclosing object."""
 
 
 def masked_phone(digits: str) -> str:
@@ -167,7 +167,7 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Number of digits that is too long for a date: 2026-11-20 has eight."""
+"""Number of digits that is too long for a date, such as 2026-11-20 with eight digits."""
 
 
 def masked_at_sight(text: str) -> str:
@@ -202,7 +202,8 @@ No code is the beginning of another."""
 
 
 _LEAST_BARE: Final = 8
-"""Least digits of a national number searched for without its zero. Fewer may be an amount."""
+"""Least digits of a national number that is searched for without its zero. Fewer digits may be an
+amount."""
 
 
 EMAIL_KIND: Final = "email:"
@@ -252,14 +253,16 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""Pattern of an escape in JSON. A document inside another has several backslashes."""
+"""Pattern of an escape in JSON. If a document is inside another, an escape has several
+backslashes."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Least length of base64 that is decoded. Ids are shorter, and nobody sends a phone number so."""
+"""Least length of base64 that is decoded. Ids are shorter, and nobody sends a phone number in so
+short a base64 text."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"

@@ -31,7 +31,8 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""For a body that states neither, or whose profile does not say where they are."""
+"""Result for a body that states neither account nor environment, or whose profile does not say
+where they are."""
 
 
 class Reading(NamedTuple):

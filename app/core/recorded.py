@@ -41,7 +41,8 @@ _OF_THE_ANSWER: Final = "accept-encoding"
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Pattern of a header's value. The one above is for methods and names (RFC 9110, 5.5, 5.6.2)."""
+"""Pattern of a header's value. The pattern above is for methods and names (RFC 9110, 5.5,
+5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

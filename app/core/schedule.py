@@ -44,7 +44,7 @@ LATE: Final[instants.Duration] = 10 * instants.MINUTE
 """Delay of due work up to which it is not reported as late."""
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""Age up to which missed work is made up for."""
+"""Age up to which missed work is still done."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 

@@ -16,7 +16,8 @@ MAX_DEPTH: Final = 32
 """Most levels of nested objects and arrays. Events need three; the stack allows many more."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Most characters of a number with a fraction or an exponent. No amount needs a third of them."""
+"""Most characters of a number with a fraction or an exponent. Amounts have less than a third of
+them."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1

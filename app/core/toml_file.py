@@ -18,7 +18,8 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key: a table is a dict, an array of tables a list. Wrong keys are missing."""
+"""Checked values by key. A table is a dict, an array of tables is a list. Wrong keys are
+missing."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 

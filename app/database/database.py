@@ -59,14 +59,15 @@ class Database:
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
         self.spread = False
-        """True if deliveries and events lie on other nodes: see `layout`. Set by `open`."""
+        """True if deliveries and events are stored on other nodes: see `layout`. Set by `open`."""
         self.environment: str | None = settings.environment
         self.looked = True
         """True once the whole file has been checked. Until then, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None
-        """Called before an existing database is written or upgraded. An error prevents that."""
+        """Called before an existing database is written or upgraded. If it raises an error, neither
+        happens."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
         """The lock of the serving process; None on PostgreSQL."""
@@ -77,7 +78,7 @@ class Database:
         writes = self.shared and purpose not in ("upgrading", "reading")
         holder = Holder(purpose) if writes else None
         self.watch = ServerWatch() if writes and purpose != "alone" else None
-        """Watch over the PostgreSQL server; None on SQLite, and where the purpose needs none."""
+        """Watch over the PostgreSQL server; None on SQLite, or if the purpose needs no watch."""
         self.reader = engine.reading_engine(
             self.url,
             hosts=self.hosts,
@@ -124,9 +125,8 @@ class Database:
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
         """Lend a connection on one consistent snapshot. Raises StoreUnavailable if none is free.
 
-        settled  whether to block appends meanwhile if deliveries are stored on several nodes,
-            because
-                 each node answers from its own snapshot
+        settled  whether to block appends meanwhile if deliveries are stored on several nodes: each
+                 node answers from its own snapshot
         """
         try:
             async with (

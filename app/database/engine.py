@@ -132,7 +132,7 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""Temporary rows stay in memory: nobody would erase them from a temporary file."""
+"""Keeps temporary rows in memory, because nobody would erase them from a temporary file."""
 
 
 def writing_engine(
@@ -221,7 +221,7 @@ _SQLITE_ARGUMENTS: Final[dict[str, Any]] = {
 }
 
 PATIENT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
-"""Wait for another connection's write lock as long as any statement may take."""
+"""Makes statements wait for another connection's write lock for the usual time."""
 
 _PRAGMAS: Final = ("PRAGMA foreign_keys=ON", PATIENT)
 

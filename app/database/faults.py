@@ -58,7 +58,7 @@ _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
 """Codes of a server that is starting, or has no free connection, for example because it still
-counts those of a lost machine."""
+counts connections of a lost machine."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -71,7 +71,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for a connection that lacks our limits, or has another one's prepared statements."""
+"""Sentence for a connection that lacks our limits, or has prepared statements of another
+connection."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -98,10 +99,10 @@ _PASSING_POSTGRESQL = {
     "XX": "the server reports an internal error; see its log",
 }
 """Problem by error code or error class, which is the code's first two characters. None is fatal:
-after an I/O error of its log the server itself stops and reads its disk again."""
+after an I/O error in its log the server itself stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Reason for NotStored by error code or class, where it is not `database`."""
+"""Reason for NotStored by error code or class, if the reason is not `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:

@@ -20,7 +20,7 @@ from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
 """Part of the store that lost data. `database`: its newest commits, both of deliveries and of
-everything that bypasses the inbox. `inbox`: deliveries that were acknowledged and not read yet."""
+everything that bypasses the inbox. `inbox`: deliveries that were acknowledged but not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,15 +28,16 @@ SESSION: Final = "tallyhook.session"
 another client or a pooler, and has none of our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Duration after which a silent holder may be taken over. A lost machine keeps `refold --all` and
-`db restored` waiting this long."""
+"""Time after which a silent holder may be taken over. After a machine was lost, `refold --all` and
+`db restored` wait this long."""
 
 BEAT_S: Final = 15.0
-"""Seconds after which a holder that writes nothing renews its row. A quarter of HOLD, so that a
-slow server does not cost it its place."""
+"""Seconds after which a holder that writes nothing renews its row. This is a quarter of HOLD, so
+that a holder on a slow server is not taken over."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""Time for which the row of a holder that was taken over is kept, so that it notices."""
+"""Time for which the row of a holder that was taken over is kept, so that the holder notices the
+takeover."""
 
 _numbers = count()
 
@@ -50,13 +51,14 @@ class Holder:
         self.kind = kind
         self.id = f"{process_name()}/{next(_numbers)}"
         self.session = new_id("ses_", EARLIEST)
-        """Mark of its connections: see SESSION."""
+        """Mark of the holder's connections: see SESSION."""
         self.newest: tuple[str, ...] = ()
-        """Marks of transactions, exactly one of which is in its row: the last one known to be
-        committed, and later ones whose commit was not confirmed. Empty before the first."""
+        """Marks of transactions, exactly one of which is in the holder's row: the mark of the last
+        transaction known to be committed, and marks of later ones whose commit was not confirmed.
+        Empty before the first."""
         self.epoch = 0
         self.row: tuple[int, int] | None = None
-        """Location of its row (`ctid`) after its last transaction: see HELD."""
+        """Location of the holder's row (`ctid`) after the last transaction: see HELD."""
         self.clock = clock or SystemClock()
         self._begun = ""
 
@@ -81,7 +83,7 @@ HELD: Final = (
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
 """Locks a holder's own row until the transaction ends, and returns the row's new location. A search
-by key alone would visit all versions that a long snapshot keeps. If it returns no row, the
+by key alone would visit all versions that a long snapshot keeps. If no row is returned, the
 transaction must not write: see `find`."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"

@@ -31,21 +31,21 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""CONNECT_S for each of several hosts, so that a frozen one delays a connection no longer."""
+"""CONNECT_S for each of several hosts, so that a frozen host delays a connection only this long."""
 
 CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Seconds after which a running transaction has all hosts asked whether another server writes; also
-the interval between further rounds."""
+"""Seconds after which all hosts are asked, during a running transaction, whether another server
+writes; also the interval between further rounds."""
 
 LOOK_S: Final = 5.0
-"""Interval of such rounds in seconds for a process that only reads, if several hosts are named: no
-commit would tell it of a takeover."""
+"""Seconds between such rounds in a process that only reads, if several hosts are named. Such a
+process has no commit that would show a takeover."""
 
 RARELY: Final = 10
-"""A long transaction waits a tenth of its duration so far between two such rounds."""
+"""Between two such rounds, a long transaction waits its duration so far divided by this number."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -139,7 +139,7 @@ class Hosts:
         self._looked_at = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._timeline = ""
-        """Newest timeline that this process wrote to."""
+        """Newest timeline to which this process wrote."""
         self._addresses: Sequence[Address] = ()
         self._words: dict[str, Any] = {}
 

@@ -24,7 +24,7 @@ from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
 from app.database.statements import SPREAD, PlainConnection, statement
 
 LAYOUT: Final = "layout"
-"""Name of the fact in `meta` that marks distributed tables. It is absent elsewhere."""
+"""Name of the fact in `meta` that marks distributed tables. It is absent from other databases."""
 
 DISTRIBUTED: Final = "citus"
 """Value of that fact."""

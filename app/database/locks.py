@@ -77,7 +77,7 @@ WAIT_S = 10.0
 
 PASSED_BY_S: Final = 0.1
 """Seconds for which the lock may be free before the first places in the queue are skipped, because
-their process may be suspended."""
+the process at such a place may be suspended."""
 
 _PAUSE_S: Final = 0.002
 

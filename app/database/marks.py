@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Mark of a column: it holds personal data by design, only if somebody typed it in, or never."""
+"""Mark of a column: it holds personal data by design, only if somebody typed the data in, or
+never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
 """Effect of an erasure: delete the row, empty the personal part of the column, or keep it."""
@@ -24,7 +25,7 @@ GROUNDS: Final[Mapping[Ground, str]] = {
     "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
 }
 """Each ground in words, after the regulation as gdprhub.eu prints it (article 17, read on
-2026-11-29). The merchant's adviser knows which law demands the books, and for how long."""
+2026-11-29). The merchant's adviser knows which law requires keeping the books, and for how long."""
 
 MARK: Final = "mark"
 """Key of the mark in a column's `info`."""

@@ -21,7 +21,7 @@ ANSWER_MS: Final = 1_500
 """Milliseconds within which a node of Citus must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers are reused, since anybody may request `/readyz`."""
+"""Seconds for which answers are reused, because anybody may request `/readyz`."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node

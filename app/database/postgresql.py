@@ -42,11 +42,11 @@ LOCK_MS: Final = 10_000
 
 IDLE_MS: Final = 5_000
 """Milliseconds for which a writing transaction may be idle before the server ends it and releases
-its locks, so that a frozen process blocks nobody for longer."""
+its locks. So a frozen process blocks others only this long."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""IDLE_MS for a transaction that only reads. It blocks nothing but an upgrade, and a full scan
-keeps its snapshot while other processes work."""
+"""IDLE_MS for a transaction that only reads. Such a transaction blocks only an upgrade, and a full
+scan keeps its snapshot while other processes work."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema that this program can upgrade from, oldest first: the revisions of its
+"""Versions of the schema from which this program can upgrade, oldest first: the revisions of its
 migrations. They are listed here because loading alembic takes a tenth of the start-up time."""
 
 NEWEST: Final = VERSIONS[-1]
@@ -145,7 +145,7 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Tables that SQLite creates for itself: those of ANALYZE, and the counters of AUTOINCREMENT. They
+"""Tables that SQLite creates for itself: for ANALYZE, and for the counters of AUTOINCREMENT. They
 are recognized by definition, because the catalog may list a trigger as a table of this name."""
 
 _POSTGRESQL: Final = """
@@ -323,7 +323,7 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
 
 
 SUFFIX: Final = ".made"
-"""Suffix that the file's name adds to the database's."""
+"""Suffix that is appended to the database's name."""
 
 
 def identity_of(connection: PlainConnection) -> str:

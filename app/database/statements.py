@@ -106,8 +106,8 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in a connection's `info` for the function that rewrites statements if tables lie on the nodes
-of a cluster. Its value is None elsewhere."""
+"""Key in a connection's `info` for the function that rewrites statements if tables are stored on
+the nodes of a cluster. The value is None for other connections."""
 
 MAX_PARAMETERS = 30_000
 """Most parameters in one statement: SQLite allows 32,766."""

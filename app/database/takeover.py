@@ -125,7 +125,7 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Selects when the newest stored delivery was acknowledged. Anything that is missing came later."""
+"""Selects when the newest stored delivery was acknowledged. Any missing delivery came later."""
 
 
 class Look(NamedTuple):
@@ -196,7 +196,7 @@ def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
 # --- what a running process knows -----------------------------------------------------------------
 
 LOOK_S: Final = 60.0
-"""Seconds between two checks whether commits wait for a standby."""
+"""Seconds between two checks of whether commits wait for a standby."""
 
 ANSWER_S: Final = 5.0
 """Seconds within which a check must be answered."""

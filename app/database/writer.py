@@ -85,7 +85,8 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB (48 MB) before the log is folded. A longer log folds busy pages only once."""
+"""Pages of 4 KiB (48 MB) after which the log is folded. With a longer log, a page that changes
+often is folded only once."""
 
 ROOM_PAGES: Final = 256
 """Pages (1 MiB) below which emptying the log frees too little to be worth it."""
@@ -95,7 +96,7 @@ INSIST_S: Final = 4.0
 usable within five seconds after a reader has released the log."""
 
 INSIST_MS: Final = 250
-"""Milliseconds that such an attempt waits, and deliveries with it."""
+"""Milliseconds that such an attempt may wait; deliveries wait with it."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
 """Kind of checkpoint. PASSIVE waits for nobody. RESTART waits for readers, so that the log starts
@@ -270,14 +271,15 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds that a writer waits for earlier ones of its process. Transactions take milliseconds."""
+"""Seconds that a writer waits for earlier writers of its process. Transactions take
+milliseconds."""
 
 KEEP_S: Final = 0.025
 """Seconds for which the lock between processes is passed on within the process after it was taken.
 Otherwise each of twenty small writes would wait for a transaction of another process."""
 
 WANTED_S: Final = 1.0
-"""Seconds for which another process that waited here is expected to come again."""
+"""Seconds for which another process that waited here is expected to wait again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -341,7 +343,7 @@ class Writer:
         )
         self._poison: str | None = None
         self.trouble: str | None = None
-        """One sentence on why the last commit failed; None if it succeeded."""
+        """Sentence on why the last commit failed; None if it succeeded."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         self.on_folded: Callable[[PlainConnection], None] | None = None
         """Runs as a transaction whenever SQLite's file contains its whole log."""

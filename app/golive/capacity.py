@@ -42,32 +42,35 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Stored deliveries below which the size of an empty database would show in their share of it."""
+"""Number of stored deliveries below which bytes by delivery are not calculated, because the size of
+an empty database would distort them."""
 
 USUAL_BYTES: Final = 2_900
-"""Bytes that a delivery takes until there are enough to divide by: tests/bench/README.md, with
-bodies of 690 bytes."""
+"""Bytes that a delivery takes, used until there are enough deliveries to calculate it:
+tests/bench/README.md, with bodies of 690 bytes."""
 
 SOON_DAYS: Final = 90
 """Days until the disk is full below which a person should act."""
 
 CALIBRATION_S: Final = 0.5
-"""Seconds for each calibration: of the disk by the clock, of the processor by its own time."""
+"""Seconds for each calibration. The disk is measured by the clock, the processor by its own
+time."""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time of a delivery on its whole way, as a multiple of the calibration's. Receiving,
-reading, folding and sealing took 486 to 539 µs beside 54 to 65, on two busy cores (2026-11-30)."""
+"""Processor time of a delivery from receiving to sealing, as a multiple of the calibration's.
+Receiving, reading, folding and sealing took 486 to 539 µs when the calibration took 54 to 65, on
+two busy cores (2026-11-30)."""
 
 CORES: Final = 2
 """Cores that an installation on SQLite can use, since one process at a time writes."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time to plan with. The rest is for bursts, reports and backups."""
+"""Share of the processor time for which to plan. The rest is for bursts, reports and backups."""
 
 CROWDED: Final = 0.5
-"""Share of what a machine carries that the busiest minute may take before the next step is due."""
+"""Share of a machine's capacity that the busiest minute may use before the next step is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -340,7 +340,8 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Most deliveries of a source that may arrive while its endpoint is tried, in a second or two."""
+"""Most deliveries of a source that may arrive during the second or two in which its endpoint is
+tried."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:

@@ -94,7 +94,8 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Ends by the names of the simulated provider's scenarios. A real provider offers some of them."""
+"""Expected ends by the names of the simulated provider's scenarios. A real provider offers some of
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
 
 LEAST: Final = 2
-"""Fewest scenarios of a rehearsal. Any test shows a successful payment."""
+"""Fewest scenarios of a rehearsal, because any test shows a successful payment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,10 +41,12 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time in which the watchdog looks four times."""
+"""Time after which an alarm that no receiver has seen is over. The watchdog looks four times in
+it."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for which the notice of a recovery is retried. An alarm's is retried while it lasts."""
+"""Time for which the notice of a recovery is retried. The notice of an alarm is retried while it
+lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,18 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Usual number of deliveries in a time span from which silence is not by chance: with ten
-independent ones on average, none arrives once in 22,000 times."""
+"""Usual number of deliveries in a time span from which silence is not by chance. With ten
+independent deliveries on average, none arrives once in 22,000 times."""
 
 DAYS: Final = 7
-"""Number of earlier days whose same time span is compared."""
+"""Number of earlier days on which the same time span is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span that is compared. If a silence is longer, only its beginning counts."""
 
 SESSIONS: Final = 3
-"""Sessions without an event that raise an alarm. With fewer, all customers may have left."""
+"""Number of sessions without an event that raises an alarm. With fewer, all customers may have
+left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 """Time that the first event of a session may take."""
@@ -36,8 +37,7 @@ class Arrivals:
 
     last      arrival of the last verified delivery; None if there never was one
     usual     number of deliveries in the same stretch (from `last` to `now`, at most LONGEST) on
-        each
-              of the DAYS days before, most recent day first; counted up to EXPECTED
+              each of the DAYS days before, most recent day first; counted up to EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
@@ -81,15 +81,16 @@ WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """Time for which the alarm lasts after the last such payment: see `unread`."""
 
 LEAST: Final = 3
-"""Payments without an order that raise an alarm if the source never had one with an order. Fewer
-may be tests by the merchant."""
+"""Number of payments without an order that raises an alarm if the source never had a payment with
+an order. Fewer may be tests by the merchant."""
 
 MOST: Final = 20
-"""Payments without an order that raise an alarm if the source also had payments with orders. If one
-in five has an order, twenty in a row without one happen once in a hundred times."""
+"""Number of payments without an order that raises an alarm if the source also had payments with
+orders. If one payment in five has an order, twenty in a row without an order happen once in a
+hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Latest deliveries that are searched, of all sources. Two percent of them are twenty."""
+"""Latest deliveries of all sources that are searched. Two percent of them are twenty."""
 
 
 class Paid(NamedTuple):

@@ -103,8 +103,8 @@ class StoreState(Overview):
     read     number of deliveries read, by source and verdict
     kept     bytes of deliveries that are read but still in the inbox
     faults   consecutive batches of deliveries that could not be written
-    left     number of leaves in the last published checkpoint, and its instant; None before the
-        first
+    left     number of leaves in the last published checkpoint, and its instant; None if none was
+             published
     backup   instant of the last recorded backup; None if there is none
     refuses  sentence on why nothing can be written now; None if writing works
     """

@@ -23,7 +23,7 @@ LEASE: Final[Duration] = 5 * MINUTE
 """Time for which a process claims a notice. A mail takes a small part of it."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that the answer to a post may take."""
+"""Seconds within which a POST must be answered."""
 
 FIRST_PAUSE: Final[Duration] = MINUTE
 LONGEST_PAUSE: Final[Duration] = HOUR

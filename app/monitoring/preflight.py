@@ -34,7 +34,8 @@ SKEW_WEAK: Final[Duration] = 3 * SECOND
 takes some time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""A tenth of the usual tolerance of signatures. Such a clock is not synchronized at all."""
+"""Difference of clocks that must be corrected: a tenth of the usual tolerance of signatures. Such a
+clock is not synchronized at all."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 

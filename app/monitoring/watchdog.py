@@ -41,10 +41,11 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between looks, unless something is due. A wrong clock is reported within a minute."""
+"""Seconds between two rounds of checks, unless a check is due earlier. A wrong clock is reported
+within a minute."""
 
 AGAIN_S: Final = 2.0
-"""Least seconds between two looks that something requests."""
+"""Least seconds between two rounds of checks that are requested."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -56,7 +57,8 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time for which a shop may accept nothing without an alarm, for example during a restart."""
+"""Time for which a shop may accept no notifications without an alarm, for example during a
+restart."""
 
 
 NAMED: Final = 3
@@ -537,8 +539,8 @@ class Watchdog:
         """Return whether the alarm `reader` may be due or over. Return False if it was checked
         within AGAIN_S.
 
-        oldest  when the oldest unread delivery arrived; the receiver knows this without the
-            database
+        oldest  when the oldest unread delivery arrived, which the receiver knows without the
+                database
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND

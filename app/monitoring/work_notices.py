@@ -41,7 +41,8 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time after the merchant's midnight of the daily digest, before people begin work."""
+"""Time of the daily notice, counted from midnight in the merchant's zone: before people begin
+work."""
 
 MOST: Final = 200
 """Most entries in one notice. Further ones are in the next."""

@@ -62,7 +62,7 @@ _OURS: Final = (
     ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
-"""File names of a database; no backup may be written to one of them."""
+"""File names of a database. No backup may be written to one of these files."""
 
 
 async def rewrite(context: AppContext) -> None:
@@ -162,8 +162,7 @@ class FollowedLog:
     """The transparency log after a restore.
 
     leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log, if the backup's log lacks the last of them; else
-        0
+    cut      number of leaves in the replaced log if the backup's log lacks its last leaf; else 0
     renamed  the new origin under which the log continues; None if it keeps its origin
     sure     whether the log is known to continue where it ended
     """

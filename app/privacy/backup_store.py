@@ -47,11 +47,11 @@ PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Files that SQLite may leave beside a database. SQLite would replay one that belongs to another
-file into the database."""
+"""Files that SQLite may leave beside a database. If such a file belongs to another database, SQLite
+would replay it."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
-"""Files that a store leaves beside a database that it had open."""
+"""Files that a store leaves beside a database after opening it."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of pages done and the total. An exception from it ends the copy."""
@@ -62,7 +62,7 @@ _COUNTED: Final = {
     "records": "record",
     "revisions": "revision",
 }
-"""Tables whose rows are counted, and the name of one of their rows."""
+"""Tables whose rows are counted, each with the name of one of its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

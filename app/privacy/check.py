@@ -261,12 +261,13 @@ MAX_PROBLEMS: Final = 50
 """Problems that are listed; the others are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may be exchanged: which body of an id is first can differ by arrival and by
+"""Verdicts that may be exchanged. The first body of an event id can differ by arrival and by
 commit."""
 
 
 SAMPLE: Final = 3_000
-"""Deliveries in a sample, about: if one row in a thousand is wrong, it contains one with 95 %."""
+"""Approximate number of deliveries in a sample. If one row in a thousand is wrong, the sample
+contains such a row with a probability of 95 %."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -270,7 +270,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Cached ledgers without `as_of`: a ledger is unchanged until its next decision."""
+"""Cached ledgers without `as_of`, because a ledger is unchanged until its next decision."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),

@@ -55,7 +55,7 @@ async def last_backup(connection: Connection) -> Instant | None:
 
 
 MOST_BACKUPS: Final = 1_000
-"""Backups that are listed, newest first: three years of one a night."""
+"""Most backups that are listed, newest first: three years of one backup a night."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",

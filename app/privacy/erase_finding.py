@@ -309,8 +309,7 @@ class ErasureFinder:
     ) -> Erasure:
         """Find the remaining data of one restriction, and judge them as of now.
 
-        beside  an order that the same erasure restricted and whose data are still needed; None if
-            none is
+        beside  an order that the same erasure restricted and whose data are still needed, if any
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":

@@ -166,10 +166,11 @@ def kept_order(
 # --- end of a restriction -------------------------------------------------------------------------
 
 LOOK_AGAIN: Final[Duration] = DAY
-"""Time until the next check if the end is unknown; it usually depends on a person."""
+"""Time until the next check if the end is unknown, usually because it depends on a person."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until the next check of an order kept only for accounting: a late refund is erased then."""
+"""Time until the next check of an order that is kept only for accounting. A refund may arrive late
+and is then erased, too."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
@@ -202,7 +203,7 @@ SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
     "paid_after_cancel": frozenset({"late_money", "paid_twice", "overpaid"}),
     "fulfilled_but_not_paid": frozenset({"book_paid_not_received"}),
 }
-"""Breaks that report a finding. A decision about one settles the finding."""
+"""Breaks that report a finding. A decision about such a break settles the finding."""
 
 OTHERWISE: Final[Mapping[ToSettle, str]] = {
     "held_back": "find out why it is held, then `tallyhook orders release {}`",
@@ -284,9 +285,8 @@ def kept_unknown(
 ) -> KeptData | None:
     """Return why a delivery that belongs to no ledger must stay; None if it may be erased.
 
-    beside  an order that stays and that has the same customer or is named by the delivery, because
-        the
-            delivery may belong to that order; None if there is none
+    beside  an order that stays and to which the delivery may belong: an order of the same
+            customer, or one that the delivery names; None if there is none
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

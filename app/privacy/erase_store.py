@@ -39,7 +39,7 @@ Key = tuple[Any, ...]
 ROWS_AT_ONCE: Final = 1_000
 
 MOST_ASIDE: Final = 10_000
-"""Maximum set-aside deliveries that are searched; normally there are none."""
+"""Most set-aside deliveries that are searched. Normally there are none."""
 
 READ_AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
@@ -282,8 +282,8 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""Statements that select an order's rows, by the order or its deliveries, that an erasure empties
-or deletes. Rows of other tables are found by their content."""
+"""Statements that select rows which an erasure empties or deletes, by the order or its deliveries.
+Rows of other tables are found by their content."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
@@ -295,7 +295,7 @@ async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> di
 
 
 IN_TRANSIT: Final = ("inbox", "suspects")
-"""Tables that are judged separately. On SQLite they are in a file of their own."""
+"""Tables that are judged separately. On SQLite the inbox is in a separate file."""
 
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"

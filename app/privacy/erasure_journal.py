@@ -34,7 +34,7 @@ MAX_LINE_BYTES: Final = 4_096
 """Maximum bytes of a line with its end: one disk block, so a crash loses little."""
 
 MAX_IDS: Final = 100
-"""Maximum ids in a line. One transaction empties them, so no acknowledgement waits long."""
+"""Most ids in a line. One transaction empties their rows, so that no acknowledgement waits long."""
 
 Kind = Literal[
     "journal",

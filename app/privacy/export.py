@@ -228,11 +228,11 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Maximum bytes of a copy. It is made in memory, and a person has to be able to open it."""
+"""Most bytes of a copy. It is built in memory, and a person must be able to open it."""
 
 _SINCE_1973: Final = 10**14
-"""Integers from here on are taken as instants, in microseconds of Unix time. Amounts and counts are
-normally smaller. A larger one is shown as a date by mistake, but not left out."""
+"""Integers from this value on are taken as instants, in microseconds of Unix time. Amounts and
+counts are normally smaller. A larger amount is shown as a date by mistake, but not left out."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip
@@ -244,7 +244,8 @@ LEFT_OUT: Final = (
 """Text that replaces an attached file unless the copy includes it."""
 
 _SHOWN: Final = (CODES.what, COUNTS.what)
-"""Contents that are shown beside personal ones, though they are not personal and name nobody."""
+"""Contents that are shown together with personal ones, although they are not personal and name
+nobody."""
 
 
 async def files_of(

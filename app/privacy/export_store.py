@@ -23,8 +23,8 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Columns that may identify a person's data, with the kind of thing that they name. They are
-columns of every table, or of one table. A table with such a column needs no line of its own."""
+"""Columns that may identify a person's data, with the kind of thing that they name. A column is of
+every table, or of one table. A table with such a column needs no further entry."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"

@@ -31,13 +31,14 @@ from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
 
 REST_S: Final = 60.0
-"""Seconds between two tries of pending lines; also the shortest rest between two rounds."""
+"""Seconds between two tries of pending lines. Also the shortest rest between two rounds."""
 
 IDLE_S: Final = 3_600.0
 """Seconds between two checks for erasures and restrictions of other processes."""
 
 AT_ONCE: Final = 100
-"""Restrictions judged in one round. Each takes a fold; the rest follow in the next round."""
+"""Most restrictions judged in one round, because each takes a fold. The rest follow in the next
+round."""
 
 ENDED: Final = "its restriction has ended, and an earlier erasure asked for this"
 

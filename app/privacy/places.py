@@ -138,7 +138,7 @@ class ReportedPlace:
 
 
 WAITS: Final = f"its order is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
-"""Reason that something stays for now in a place that an erasure empties."""
+"""Reason that data stay for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should be here: report this to the program's maintainer"
 """Message for personal data in a place whose mark rules it out."""

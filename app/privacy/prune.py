@@ -250,7 +250,7 @@ PRUNED_AT_ONCE: Final = 100
 """Rows emptied in one transaction, so that no acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Bytes emptied in one transaction. Each is overwritten, and passes through the log."""
+"""Most bytes emptied in one transaction. Each byte is overwritten, and written to the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -509,7 +509,7 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Rest after a page, as a multiple of its duration: at most 1/21 of one core."""
+"""Rest after a page, as a multiple of the page's duration: at most 1/21 of one core is used."""
 
 PASS_S: Final = 3_600.0
 """Seconds between two passes. Pruned data is weeks old, so an hour is soon enough."""

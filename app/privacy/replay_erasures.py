@@ -287,9 +287,8 @@ class ErasureReplay:
     ) -> None:
         """Prepare a replay.
 
-        restored  whether the database was restored and nobody serves it. Unread rows from a backup
-            are
-                  then read first, because a line may name them
+        restored  whether the database was restored and nobody serves it. Unread rows from a
+                  backup are then read first, because a line may name them
         who, reason, subject  who erases, why, and the subject in the trail
         """
         self.context = context

@@ -86,7 +86,8 @@ NewEvent = tuple[Event, tuple[Any, ...]]
 """An event, and its row without an order."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""For each body of one event id, by digest: the order it is stored under, and the one it names."""
+"""For each body of one event id, by digest: the order under which the body is stored, and the order
+that it names."""
 
 
 @dataclass(slots=True)
@@ -328,7 +329,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Name of the counter of readers that started and have not appended anything yet, on SQLite."""
+"""Name of the counter, on SQLite, of readers that started and have not appended anything yet."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:

@@ -16,8 +16,8 @@ READ_WITHIN_S: Final = 2.0
 """Seconds after which a delivery counts as unread. A question about one order waits as long."""
 
 SOON_S: Final = 0.1
-"""Seconds that a call which states something about an order waits before it reads the order's
-state. No call should take long beside a burst, whose end is seconds away."""
+"""Seconds for which a call that states something about an order waits before it reads the order's
+state. No such call should wait for a whole burst of deliveries, which may take many seconds."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Age of the oldest unread delivery from which such a call does not wait at all, because the reader

@@ -26,18 +26,20 @@ from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of
 CLAIM_S: Final = 45.0
 """Seconds after which a claim has expired. Reading 1,024 deliveries takes about 100 ms. Appending
 them waits at most 15 seconds: 5 for other writers of the process, and 10 for other processes that
-append. CLAIM_S is three times that, so that a busy machine costs no reader its work. A claim that
-is being appended cannot expire."""
+append. CLAIM_S is three times that, so that a reader on a busy machine keeps its claims. A claim
+that is being appended cannot expire."""
 
 LOOKS_S: Final = 3.0
-"""Seconds between two looks beyond which a reader's view counts as interrupted."""
+"""Longest time in seconds between two looks of a reader. After a longer one, its view counts as
+interrupted."""
 
 MOST_SEEN: Final = 1_000
 """Number of remembered claims beyond which a reader forgets those that it no longer sees."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row after which its records are read alone. The first may be the
-death of any reader and costs a second reading; two in a row may be the row's fault."""
+"""Number of expired claims on a row after which its records are read alone. A single expired claim
+may come from the death of any reader, and costs a second reading; two in a row may be the row's
+fault."""
 
 HEADS: Final = 512
 """Most rows or suspects in one look."""

@@ -35,9 +35,9 @@ AT_ONCE: Final = 8
 """Concurrent questions to one provider: few enough for any provider's rate limit."""
 
 MAX_WAITING: Final = 10_000
-"""Events of one source that are asked about again. Beyond that number, those asked about most often
-are given up: one of the first questions settles a genuine event. Events never asked about stay; the
-receiver limits how many there can be."""
+"""Most events of one source that are asked about again. Beyond that number, the events asked about
+most often are given up, because one of the first questions settles a genuine event. Events never
+asked about stay; the receiver limits their number."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a taken confirmation is reserved. Asking takes 20 seconds at most."""
@@ -56,7 +56,8 @@ ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR
 because a provider's copy may lag, and after a changed one, until an answer confirms that."""
 
 SURE_NOT_FOUND: Final = 5
-"""Number of times a provider must not know an event before we believe it: some learn of it late."""
+"""Number of answers that an event is not known before the provider is believed, because some
+providers learn of an event late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +267,8 @@ async def _give_up(context: AppContext, due: confirmation_store.Confirmation, wh
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Events that providers are asked about again before a month is closed: as many as 10 seconds
-allow. Any others count as not asked."""
+"""Most events that providers are asked about again before a month is closed: as many as 10 seconds
+allow. Further events count as not asked."""
 
 PATIENCE_S: Final = 15.0
 """Seconds to wait for these answers. A provider that takes longer counts as not asked."""
@@ -314,7 +315,8 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Seconds of rest after each question: at most 20 a second to one provider, whoever causes them."""
+"""Seconds of rest after each question: at most 20 questions a second to one provider, from all
+senders together."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:

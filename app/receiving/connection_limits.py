@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds between two checks of all connections. No connection exceeds a deadline by more."""
+"""Seconds between two checks of all connections. A connection exceeds a deadline by at most
+this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

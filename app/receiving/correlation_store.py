@@ -33,10 +33,10 @@ LinkKey = tuple[str, str, str]
 """(reference, kind, source)"""
 
 Links = dict[LinkKey, str]
-"""The order that each reference belongs to."""
+"""The order to which each reference is linked."""
 
 RETURNED: Final = "_returned"
-"""Suffix of the kind of a link noted by money that goes back: `payment_returned`,
+"""Suffix of the kind of a link that returned money noted: `payment_returned`,
 `session_returned`."""
 
 LINKS_REMEMBERED = 20_000

@@ -53,10 +53,10 @@ class Limits:
 
 
 FREE_BYTES: Final = 65_536
-"""Size up to which a body does not count as long. An event fits, and so always has room."""
+"""Size up to which a body does not count as long. An event is smaller, so it always has room."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds for Retry-After with a 429: by then the address has its whole allowance again."""
+"""Seconds for Retry-After with a 429: after this time the address has its whole allowance again."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),

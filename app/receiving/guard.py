@@ -26,12 +26,13 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Bytes that a client must read within its deadline: as many as may wait before we stop writing."""
+"""Bytes of an answer that may wait for a client before we stop writing. The client must read them
+within its deadline."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Bytes that are read and discarded after an answer that was sent before the body's end. A socket
-that is closed with unread bytes takes the answer back, and the sender never learns why (RFC 9112,
+"""Bytes that are read and discarded after an answer that was sent before the body's end. Closing a
+socket with unread bytes discards the answer, and the sender never learns the reason (RFC 9112,
 9.6). Most senders write the whole body before they read; this has room for ten million bytes."""
 
 KERNEL_BYTES: Final = 65_536
@@ -39,11 +40,12 @@ KERNEL_BYTES: Final = 65_536
 
 LAST_S: Final = 1.0
 """Seconds for which an idle connection stays open after the service is asked to stop. Otherwise a
-request already on its way would be lost. Many times a packet's travel time."""
+request that is already on its way would be lost. The value is many times a packet's travel time."""
 
 MAX_PIPELINED: Final = 2
-"""Requests that may wait behind one that is being answered. Senders of events pipeline none, and
-each takes more than two kilobytes before anything of it is verified."""
+"""Requests that may wait for the answer to an earlier request of their connection. Senders of
+events pipeline none, and each waiting request takes more than two kilobytes before anything is
+verified."""
 
 
 @lru_cache(maxsize=64)  # a service has one name, or a few
@@ -77,9 +79,9 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key in a request's scope once its sender stopped sending or is gone. The sender may still read
-the answer, but need not be waiting. A handler that only waits should answer now, because the
-connection counts until then."""
+"""Key in a request's scope after its sender stopped sending or disconnected. The sender may still
+read the answer, but need not be waiting. A handler that only waits should answer now, because the
+connection counts until it does."""
 
 
 class AmbiguousRequest(Exception):
@@ -108,7 +110,7 @@ class _Answering:
         self._connection = connection
         self._transport = connection.transport
         self._head: bytes | None = None
-        """Head that is being held; empty once a head was sent."""
+        """Head that is held back; empty once a head was sent."""
 
     def write(self, data: bytes) -> None:
         if self._head is None and data != _CONTINUE:

@@ -62,7 +62,7 @@ class Inbox(inbox_store.InboxRows):
     """The inbox of a database. `open_inbox` creates it."""
 
     append_faults = 0
-    """Consecutive failures to append what was read."""
+    """Number of consecutive failures to append rows that were read."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
         """Prepare an inbox that is not open yet.

@@ -52,7 +52,7 @@ FOLD_PAGES: Final = 1_000
 second, so the same few pages change repeatedly, and a fold delays senders only briefly."""
 
 SUFFIX: Final = ".inbox"
-"""Suffix that its name adds to the database's."""
+"""Suffix that is appended to the database's name."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
 """Largest file in bytes that is checked completely before anything is acknowledged."""

@@ -21,20 +21,21 @@ from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
 """Seconds that a batch may take before its senders are asked to try again. Some providers hang up
-after five silent seconds, and a delivery that arrives just after a batch has begun may wait for
-two."""
+after five silent seconds, and a delivery that arrives just after a batch has begun may wait for two
+batches."""
 
 FAULTS: Final = 3
 """Consecutive failed batches after which the store counts as faulty. A single failure may be caused
 by the batch's content."""
 
 SPACING_S: Final = 0.005
-"""Least seconds between the starts of two commits, if other items arrived during the first. At
-1,000 deliveries a second it saves the receiver a third of its processor time. A sender of one
+"""Least seconds between the starts of two commits, if other items arrived during the first commit.
+At 1,000 deliveries a second this saves the receiver a third of its processor time. A sender of one
 delivery at a time never waits for it."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of bodies in one row that holds several: a reader has some rows in memory."""
+"""Most bytes of bodies in one row that holds several bodies, because a reader has some rows in
+memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 

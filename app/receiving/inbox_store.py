@@ -41,13 +41,14 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Times that a delivery may fail when read alone; then it is set aside."""
+"""Number of failed readings after which a delivery that is read alone is set aside."""
 
 POSITION: Final = "inbox position"
 """Name of the counter for the last row number of the file that was read."""
 
 COVERED: Final = "inbox covered"
-"""Name of the counter for the last row number that the database's file has without its log."""
+"""Name of the counter for the last row number whose effect the database's file has without its
+log."""
 
 RECORDS_READ: Final = "inbox records"
 """Name of the counter for the records of the file that were read."""
@@ -59,10 +60,10 @@ RECORDS_DELETED: Final = "records deleted"
 """Name of the file's counter for the records in its deleted rows."""
 
 TIDY: Final = "inbox tidy"
-"""Name of the counter for the last row number of which an erasure wants no trace left."""
+"""Name of the counter for the last row number up to which an erasure wants all traces deleted."""
 
 TIDIED: Final = "tidied"
-"""Name of the file's counter for the last row number of which no trace is left."""
+"""Name of the file's counter for the last row number up to which all traces are deleted."""
 
 BEAT: Final = "reader beat"
 """Name of the counter for when a reader was last seen, for receivers without their own reader."""
@@ -75,7 +76,8 @@ OPENED: Final = "inbox opened"
 """Name of the counter for when the file was opened with nothing unread."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact for the id of the file that the position refers to, stored there, too."""
+"""Name of the fact for the id of the inbox file to which the position refers. The file stores the
+id, too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 

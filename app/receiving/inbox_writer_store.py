@@ -26,7 +26,7 @@ from app.receiving.inbox_loss_store import Kept, kept_of
 from reconcile.instants import Instant
 
 LOOK_S: Final = 0.1
-"""Seconds between two checks of what has been read."""
+"""Seconds between two checks of how far the inbox has been read."""
 
 LOOK_SHARED_S: Final = 1.0
 """LOOK_S on PostgreSQL, where nothing is deleted here and only the backlog is counted."""
@@ -41,7 +41,8 @@ QUIET_S: Final = 5.0
 """Seconds without a commit after which the database's log is folded, or folding is tried again."""
 
 ROOM_TIMES: Final = 3
-"""Bytes that an unread byte may still need in the log, in the database and in its indexes."""
+"""Number of bytes that an unread byte may still need in the log, in the database and in its
+indexes."""
 
 ROOM_FLOOR: Final = 4_096
 """Bytes that an unread record needs at least, for its rows, its leaf and its order's ledger."""
@@ -77,7 +78,7 @@ class InboxWriter:
         self._shared = shared
         self._max_bytes = max_bytes
         self.may_delete: Callable[[], bool] = lambda: True
-        """Returns whether a position that was seen is surely on the disk."""
+        """Returns whether a position that was seen is certainly on the disk."""
         self.records = 0
         """Number of stored deliveries and rejections that are not known to be read."""
         self.size = 0
@@ -85,9 +86,9 @@ class InboxWriter:
         self.kept_size = 0
         """Bytes of rows that are read and not deleted yet."""
         self.oldest: Instant | None = None
-        """Arrival of the oldest of these records."""
+        """Arrival of the oldest record that is not known to be read."""
         self.on_look: Callable[[], None] = lambda: None
-        """Called after each check of what has been read."""
+        """Called after each check of how far the inbox has been read."""
         self.on_kept: Callable[[int], None] = lambda seq: None
         """Called with the number of each durable row, before its senders are answered."""
         self.kept: dict[int, Kept] = {}

@@ -22,7 +22,8 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of latest events of all sources searched for one that pays an order nobody placed."""
+"""Number of latest events of all sources that are searched for a payment of an order that nobody
+placed."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "

@@ -16,8 +16,8 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds that a transaction should hold the database, including its commit. Half of the 50 ms that
-others should wait at most, because durations vary."""
+"""Seconds for which a transaction should hold the database, including its commit. This is half of
+the 50 ms that others should wait at most, because durations vary."""
 
 _GROWTH: Final = 2
 """Largest growth factor from one transaction to the next: one quick transaction proves little."""

@@ -19,13 +19,14 @@ PhoneNote = tuple[bytes, str, str, Instant]
 the thing is its reference or id."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on who received money by a statement. Its thing is `stm:` and the payment."""
+"""Kind of a note on the recipient of a payment in a statement. Its thing is `stm:` and the
+payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """Selects notes through their index. Retention runs this for every order that it deletes."""
 
 KEY: Final = "phone key"
-"""Fact of the database that names its key."""
+"""Name of the database's fact that holds the name of its key."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 

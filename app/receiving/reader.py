@@ -45,8 +45,8 @@ _log_delivery = LogLine(
 
 AT_ONCE: Final = 512
 """Records appended in one transaction: about 15 ms on an idle machine, ten times that on a busy
-one. There are fewer while another process waits for the transaction, for example for a `PUT`: see
-`Pace`."""
+one. Fewer records are appended while another process waits for the transaction, for example for a
+`PUT`: see `Pace`."""
 
 AT_ONCE_SHARED: Final = 1_024
 """AT_ONCE on PostgreSQL, where several readers append one after the other and each commit may wait
@@ -56,7 +56,7 @@ AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Most bytes of bodies appended in one transaction, which writes them once more."""
 
 LOOK_S: Final = 1.0
-"""Longest sleep in seconds if the receiver sends a signal."""
+"""Longest sleep in seconds on SQLite, where the receiver signals new deliveries."""
 
 LOOK_SHARED_S: Final = 0.05
 """LOOK_S on PostgreSQL, where receivers on other machines fill the inbox without a signal."""
@@ -65,10 +65,12 @@ TURN_S: Final = 0.5
 """Seconds between two tries to become the only reader, on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds of pause if the store could not accept what was read: a full disk or busy database."""
+"""Seconds of pause if the store could not append rows that were read, because the disk is full or
+the database is busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between checks for orders that another reader left held, on a database with several."""
+"""Seconds between checks for orders that another reader left held, on a database with several
+readers."""
 
 BEAT_S: Final = 5.0
 """Seconds between heartbeats while nothing is to be read, on a database of several processes."""
@@ -121,8 +123,8 @@ class Reader:
         self._draining = False
         self._began = False
         self._left_from = 0.0
-        """Time of the next check for orders that are held although everything was read: a reader
-        may have ended just before it released them."""
+        """Time of the next check for orders that are still held although all deliveries were read.
+        A reader may have ended just before it released them."""
         self._seen_at = 0.0
         self._pace = _pace(self._database)
         self._unread = Repeating()

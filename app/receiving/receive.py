@@ -30,15 +30,16 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Status codes of rejections. All others are 401 for signature or age, without saying which."""
+"""Status codes of rejections. All other rejections get 401, which does not say whether the
+signature or the age was wrong."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Most values of a body that nobody signed. A callback has a few kilobytes and some dozens of
-values, and anyone can send one."""
+"""Most values of an unsigned body. A callback has a few kilobytes and some dozens of values, and
+anyone can send one."""
 
 RETRY_AFTER_S: Final = 5
 """Seconds for Retry-After with a 503: a restart is usually over by then."""

@@ -23,8 +23,8 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Number of latest addresses that are remembered, about 1 MiB. A forgotten address starts afresh,
-which is why there is also a shared allowance for all."""
+"""Number of latest addresses that are remembered, about 1 MiB. A forgotten address gets a full
+allowance again, which is why there is also a shared allowance for all addresses."""
 
 Decision = Literal["kept", "counted", "too_many"]
 """Decision about one rejection. kept: written and logged; counted: only counted; too_many: this
@@ -96,8 +96,8 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of lanes between which questions alternate. There are so few that a stored lane identifies
-nobody: about a million IPv4 addresses share each."""
+"""Number of lanes between which questions alternate. It is so small that a stored lane identifies
+nobody: about a million IPv4 addresses share each lane."""
 
 
 def lane_of(address: str) -> int:
@@ -126,14 +126,15 @@ WINDOW: Final[Duration] = 15 * MINUTE
 and older refusals say little about the present clock."""
 
 REFUSALS: Final = 3
-"""Least refusals of one source, with none accepted in between, that raise the alarm. Fewer may
-simply be late."""
+"""Least number of refusals of one source, with no accepted delivery in between, that raises the
+alarm. Fewer deliveries may simply be late."""
 
 BODIES: Final = 2
-"""Least number of different bodies among them: replays of one request prove nothing."""
+"""Least number of different bodies among these refusals, because replays of one request prove
+nothing."""
 
 KEPT: Final = 100
-"""Bodies that are remembered for each source, the most recently refused ones."""
+"""Number of bodies that are remembered for each source, the most recently refused first."""
 
 
 @dataclass(slots=True, kw_only=True)

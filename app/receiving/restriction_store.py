@@ -43,8 +43,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Upsert that keeps the first `since` of a thing that is restricted again. A journal line that a
-restore repeats changes nothing if it was carried out."""
+"""Upsert that keeps the first `since` of a thing that is restricted again. So a journal line that a
+restore carries out a second time changes nothing."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"

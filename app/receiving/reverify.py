@@ -38,7 +38,7 @@ AT_ONCE: Final = 100
 """Rejections that are judged together."""
 
 FIRST_ACCEPTED: Final = 20
-"""Accepted rejections of these that are written in the first transaction."""
+"""Number of accepted rejections that are written in the first transaction."""
 
 
 @dataclass(slots=True, kw_only=True)

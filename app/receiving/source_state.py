@@ -40,11 +40,12 @@ LOOKED_AT: Final = 200
 """Latest deliveries of a source that are searched for payments."""
 
 PAYMENTS: Final = 20
-"""Latest payment events among these that are judged: a single payment may have no order."""
+"""Latest payment events among these deliveries that are judged. One payment is not enough, because
+it may have no order."""
 
 EXPLAINED: Final = 3
 """Latest refused deliveries of a source for which the signature doctor tries hundreds of mistakes.
-One of them may be a stranger's."""
+There are several, because one may be a stranger's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

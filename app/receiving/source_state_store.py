@@ -21,8 +21,8 @@ REFUSALS_KEPT: Final = 90 * DAY // HOUR
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Prefix of counters for when a delivery of a source was last accepted, and last readable: `last
-accepted shop`."""
+"""Prefix of counters for when a readable delivery of a source last arrived. The prefix above is for
+accepted deliveries: `last accepted shop`."""
 
 
 class Accepted(NamedTuple):

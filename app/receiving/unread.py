@@ -12,14 +12,16 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""Age up to which deliveries are counted. Somebody works at least once a week. Older ones may never
-be corrected, such as a dashboard's test event, and nobody heeds an alarm that never ends."""
+"""Age up to which unreadable deliveries are counted. Somebody works at least once a week. Older
+deliveries, such as a dashboard's test event, may never become readable, and people ignore an alarm
+that never ends."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 """WINDOW in words."""
 
 ENOUGH: Final = 1000
-"""Largest count, of the latest ones. One mistake in a profile may make all unreadable."""
+"""Largest count; only the latest deliveries are counted. One mistake in a profile may make all
+deliveries unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:

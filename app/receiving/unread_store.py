@@ -58,7 +58,7 @@ EMPTIED: Final = (
     "AND links.source = unread_values.source)"
 )
 """Deletes the values of messages whose bytes are deleted, except values that name a known order.
-Nobody has read or judged the message, so it still withholds that order."""
+Nobody has read or judged the message, so answers about that order are still withheld."""
 
 
 def any_unread(connection: PlainConnection) -> bool:

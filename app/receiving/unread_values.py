@@ -17,12 +17,12 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Least characters of a value that may be a reference. Shorter ones, such as `KES`, occur in most
-messages. The member that names the order counts at any length."""
+"""Least number of characters of a value that may be a reference. Shorter values, such as `KES`,
+occur in most messages. The member that names the order counts at any length."""
 
 MOST_VALUES: Final = 2_000
 """Most values stored for one message, about 200 kB. An event has a few dozen. A message with more
-counts as one from which no value could be read, in addition to those that are stored."""
+values also counts as a message from which no value could be read."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL

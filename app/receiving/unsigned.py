@@ -25,8 +25,9 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Bytes of bodies, headers and addresses stored in a minute for requests that name nothing known.
-That is 1,200 callbacks of 1.7 kB, as many as a provider can be asked about in a minute."""
+"""Bytes of bodies, headers and addresses that are stored in a minute for requests that name no
+known reference. That is 1,200 callbacks of 1.7 kB, as many as a provider can be asked about in a
+minute."""
 
 PER_REFERENCE: Final = 10
 """Requests a minute that may name one known session or payment. A provider sends one or two; the
@@ -41,22 +42,25 @@ MAX_NAMING_VALUES: Final = 200
 of values. Larger bodies use the shared allowance."""
 
 MAX_UNASKED: Final = 100_000
-"""Events of one source about which its provider was never asked: 83 minutes of questions, about 100
-MB. While there are more, as when the provider is unreachable in a flood, only requests that name a
-known session or payment are stored."""
+"""Most events of one source about which its provider was never asked: 83 minutes of questions,
+about 100 MB. While there are more, for example when the provider is unreachable in a flood, only
+requests that name a known session or payment are stored."""
 
 EVERY_S: Final = 1.0
 """Seconds between two log lines on how many were not stored."""
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Age of the oldest references that a starting receiver loads: one event's asking time."""
+"""Age of the oldest references that a receiver loads when it starts: the time for which one event
+is asked about."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two lookups, because records do not commit in the order of their ids."""
+"""Overlap of two lookups. Records do not commit in the order of their ids, so one may appear
+late."""
 
 LOOK_S: Final = 1.0
-"""Seconds between lookups: shorter than typing a PIN, and at most 40 MiB of a flood."""
+"""Seconds between lookups of references. This is shorter than typing a PIN takes, and a flood
+stores at most 40 MiB meanwhile."""
 
 
 class UnsignedAllowance:

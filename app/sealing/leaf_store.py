@@ -234,7 +234,7 @@ _PLACES: Final = {
     name: place
     for place, name in enumerate((*mapping.EVENT_COLUMNS, "money", "order_money", "refunded_total"))
 }
-"""Places of the values from which an event's parts are made: its columns, then its amounts."""
+"""Positions of the values from which an event's parts are built: its columns, then its amounts."""
 
 _CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
 """Columns of currencies. The column before each has the amount."""
@@ -255,7 +255,8 @@ _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event with their columns. `said` has that of the digest, which is never empty."""
+"""Parts of an event with their columns. `said` has the column of the digest, which is never
+empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last Latin character up to which Typst's fonts have all."""
+"""Last of the Latin characters up to which Typst's fonts are complete."""
 
 _NAMED: Final = 6
 """Most characters of a script that the note names."""

@@ -124,8 +124,8 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables whose deleted numbers must never be reused: a reader could mistake a new row
-for one that it has read."""
+"""Arguments for tables whose deleted numbers must never be reused, because a reader could mistake a
+new row for a row that it has read."""
 
 
 class InboxRow(Table, table=True):
