@@ -23,7 +23,6 @@ MOST: Final = 30
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks by kind and label."""
     async with context.database.reading() as connection:
         return await bookmarks(connection, operator)
 

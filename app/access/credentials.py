@@ -72,7 +72,6 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
 
 
 def _letters(text: str) -> str:
-    """Return the letters of a text, in lower case."""
     return "".join(filter(str.isalpha, normalize("NFKC", text).casefold()))
 
 
@@ -128,7 +127,6 @@ def totp_code(secret: str, step: int) -> str:
 
 
 def step_of(now: Instant) -> int:
-    """Return the time step of an instant."""
     return now // SECOND // STEP_S
 
 

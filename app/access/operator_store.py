@@ -51,7 +51,6 @@ async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
 
 
 async def set_role(connection: AsyncConnection, name: str, role: str) -> None:
-    """Change a person's role."""
     await connection.execute(
         text("UPDATE operators SET role=:role WHERE name=:name"), {"name": name, "role": role}
     )

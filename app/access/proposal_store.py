@@ -60,7 +60,6 @@ def _waiting(now: Instant) -> ColumnElement[bool]:
 
 
 async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | None:
-    """Return a proposal by its id."""
     rows = await connection.execute(_ALL.where(_PROPOSED.id == identity))
     row = rows.first()
     return None if row is None else _proposal(tuple(row))

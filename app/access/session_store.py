@@ -116,7 +116,6 @@ async def any_credential(connection: AsyncConnection) -> bool:
 async def set_credential(
     connection: AsyncConnection, credential: Credential, *, now: Instant
 ) -> None:
-    """Replace a person's password and one-time secret."""
     await connection.execute(
         text(
             "INSERT INTO credentials (name, password, totp, totp_step, set_at) "
@@ -129,13 +128,11 @@ async def set_credential(
 
 
 async def delete_credential(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's password, one-time secret and passkeys."""
     await connection.execute(text("DELETE FROM credentials WHERE name=:name"), {"name": name})
     await delete_passkeys(connection, name)
 
 
 async def passkeys_of(connection: AsyncConnection, name: str) -> list[Passkey]:
-    """Return a person's passkeys, oldest first."""
     rows = await connection.execute(
         text(
             "SELECT id, name, label, public_key, sign_count, made_at, used_at FROM passkeys "
@@ -319,7 +316,6 @@ async def note_use(connection: AsyncConnection, token: str, *, now: Instant) -> 
 
 
 async def revoke_session(connection: AsyncConnection, token: str, *, now: Instant) -> None:
-    """End the session of this cookie."""
     await connection.execute(
         text("UPDATE sessions SET revoked_at=:now WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token), "now": now},
@@ -385,7 +381,6 @@ async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Ins
 async def sessions_of(
     connection: AsyncConnection, name: str, *, now: Instant, used_after: Instant
 ) -> list[OwnSession]:
-    """Return a person's active sessions, newest first."""
     rows = await connection.execute(
         text(
             "SELECT hash, created_at, used_at, until FROM sessions WHERE name=:name "

@@ -487,7 +487,6 @@ async def renew_session(context: DatabaseContext, token: str) -> str | None:
 
 
 async def sign_out(context: DatabaseContext, token: str) -> None:
-    """End one session."""
     async with context.database.writing() as connection:
         await session_store.revoke_session(connection, token, now=context.clock.now())
 
@@ -549,7 +548,6 @@ def session_id(token: str) -> str:
 
 
 async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
-    """Return a person's active sessions, newest first."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         return await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
@@ -580,7 +578,6 @@ async def set_second_factor(
 
 
 async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
-    """Return a person's passkeys, oldest first."""
     async with context.database.reading() as connection:
         return await session_store.passkeys_of(connection, name)
 

@@ -373,7 +373,6 @@ def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | 
 def opened_result(
     payment: CheckoutPayment, opened: Record, checkout_url: str | None
 ) -> CheckoutResult:
-    """Build the result of an open session."""
     return CheckoutResult(
         state="opened",
         order=opened.order,

@@ -249,7 +249,6 @@ def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
 
 
 def record_kind(answered: Answered) -> RecordKind:
-    """Return the kind of record for an answer."""
     return _KINDS[type(answered)]
 
 

@@ -77,7 +77,6 @@ class SqliteKeeper:
             connection.execute(statement)
 
     def take(self, news: News) -> bool:
-        """See `outcomes.Keeper`."""
         with self._transaction():
             found = self._connection.execute(
                 NEWER, {"ref": news.order, "revision": news.id}
@@ -88,12 +87,10 @@ class SqliteKeeper:
         return True
 
     def undecided(self) -> list[tuple[str, int]]:
-        """See `outcomes.Keeper`."""
         found = self._connection.execute(UNDECIDED, {"limit": AT_ONCE}).fetchall()
         return [(str(order), int(number)) for order, number in found]
 
     def settle(self, news: News) -> None:
-        """See `outcomes.Keeper`."""
         with self._transaction():
             named = {"ref": news.order, "revision": news.id}
             if news.fulfilled_at == UNKNOWN:
@@ -112,12 +109,10 @@ class SqliteKeeper:
         self._act(self._connection, news, ship)
 
     def place(self) -> int:
-        """See `outcomes.Keeper`."""
         found = self._connection.execute(PLACE).fetchone()
         return 0 if found is None else int(found[0])
 
     def move(self, place: int) -> None:
-        """See `outcomes.Keeper`."""
         with self._transaction():
             self._connection.execute(MOVE, {"place": place})
 

@@ -532,7 +532,6 @@ def is_public(secret: str) -> bool:
 
 
 def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str, str]]:
-    """Yield every secret with its variable."""
     for name, source in settings.sources.items():
         variable = _variable(f"{PREFIX}SOURCES__{name.upper()}__SECRETS", reading)
         for secret in source.secrets:

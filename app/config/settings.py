@@ -312,14 +312,12 @@ def time_zone(value: Any) -> Any:
 
 
 def schedule(value: Any) -> Any:
-    """Validate the text of a schedule. Raises ValueError."""
     if isinstance(value, str) and value.strip():
         schedule_entries(value)
     return value
 
 
 def currency(value: Any) -> Any:
-    """Validate a currency code. Raises ValueError."""
     if not is_currency(value):
         raise ValueError("must be a currency code, such as KES")
     return value
@@ -336,7 +334,6 @@ def mail_server(value: Any) -> Any:
 
 
 def mail_address(value: Any) -> Any:
-    """Validate a mail address. Raises ValueError."""
     if isinstance(value, str) and not _ADDRESS.fullmatch(value.strip()):
         raise ValueError("must be an address such as reports@shop.example")
     return value.strip() if isinstance(value, str) else value

@@ -189,7 +189,6 @@ def _until(end: float) -> float:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child and all processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

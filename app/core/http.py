@@ -42,7 +42,6 @@ class Exchange:
 
     @property
     def taken(self) -> bool:
-        """Return whether the answer is a 2xx."""
         return self.status is not None and 200 <= self.status < 300
 
     @property

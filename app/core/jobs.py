@@ -127,7 +127,6 @@ class Jobs:
         return self.begin(kind, subject, by=by, mark=mark, work=work)
 
     def under_way(self, kind: str) -> int:
-        """Count the running jobs of a kind."""
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
@@ -157,7 +156,6 @@ class Jobs:
         return next(found, None)
 
     async def close(self) -> None:
-        """Cancel all jobs."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -357,7 +357,6 @@ class Masking:
         return "Masking()"
 
     def text(self, text: str) -> str:
-        """Mask the numbers and words in a text."""
         for word in self._words:
             if text == word:
                 return UNSHOWN

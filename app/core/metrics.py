@@ -92,7 +92,6 @@ class Metrics(Collector):
         self._unallocated = unallocated
 
     def collect(self) -> Iterator[families.Metric]:
-        """Yield the metrics as Prometheus's families."""
         by_verdict, by_reason = ("source", "verdict"), ("reason",)
         yield _counter(
             "deliveries",
@@ -155,7 +154,6 @@ class Metrics(Collector):
         yield money
 
     def exposition(self) -> bytes:
-        """Return all metrics in Prometheus's text form."""
         return generate_latest(self._registry)
 
 

@@ -51,7 +51,6 @@ class PeriodicTask:
 
     @property
     def stopping(self) -> bool:
-        """Return whether the task was asked to stop."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
@@ -107,11 +106,9 @@ class TaskGroup:
 
     @property
     def alive(self) -> bool:
-        """Return whether all tasks are running."""
         return all(each.alive for each in self._tasks)
 
     def stop(self) -> None:
-        """Stop each task after its current round."""
         for each in self._tasks:
             each.stop()
 

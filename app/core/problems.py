@@ -75,7 +75,6 @@ def problem(
 
 
 def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
-    """Build the JSON of a problem."""
     document = {
         "type": TYPE + code,
         "title": HTTPStatus(status).phrase,
@@ -108,7 +107,6 @@ class ApiProblem(Exception):
 
 
 async def on_api_problem(request: Request, error: Exception) -> Response:
-    """Answer an ApiProblem."""
     assert isinstance(error, ApiProblem)
     return problem(error.status, error.code, error.detail, headers=error.headers, **error.more)
 

@@ -39,7 +39,6 @@ class TomlTable(BaseModel):
 
 
 def yes_or_no(value: Any) -> bool:
-    """Validate a boolean. Raises ValueError."""
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
     return value

@@ -58,7 +58,6 @@ READERS = 4
 
 
 def is_sqlite(url: str) -> bool:
-    """Return whether the URL names an SQLite database."""
     return make_url(url).get_backend_name() == "sqlite"
 
 

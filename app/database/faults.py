@@ -163,7 +163,6 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
 
 
 def is_full(error: StoreUnavailable) -> bool:
-    """Return whether the server has no free connection."""
     return _found_in(error, "sqlstate") == _NO_CONNECTION
 
 

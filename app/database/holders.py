@@ -74,7 +74,6 @@ class Holder:
         self.newest = (*(self.newest or ("",)), self._begun)
 
     def committed(self) -> None:
-        """Note that the transaction is committed."""
         self.newest = (self._begun,)
 
 

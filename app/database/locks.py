@@ -94,7 +94,6 @@ class HeldFile:
 
     @property
     def held(self) -> bool:
-        """Return whether this process holds the lock."""
         return self._file is not None
 
     def take(self) -> bool:
@@ -200,12 +199,10 @@ class WriteLock:
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
-        """Release the lock."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the lock's files."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

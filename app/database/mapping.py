@@ -285,7 +285,6 @@ def tenders_text(tenders: Sequence[Tender]) -> str | None:
 
 
 def record_of(row: Sequence[Any]) -> Record:
-    """Build a record from a row of RECORD_COLUMNS."""
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
      expires_at, reason, _, payment, author, replaces, tenders, free, dated) = row

@@ -120,12 +120,10 @@ class State(NamedTuple):
 
 
 def state_of(answer: str) -> State:
-    """Parse the answer to the query STATE."""
     return State(**json.loads(answer))
 
 
 async def server_state(connection: AsyncConnection) -> State:
-    """Return the state of a PostgreSQL connection's server."""
     return state_of((await connection.execute(text(STATE))).scalar_one())
 
 

@@ -71,13 +71,11 @@ class WholeCursor:
         return self
 
     async def execute(self, sql: str, values: Iterable[Any] = ()) -> None:
-        """Run one statement."""
         asked = Whole(values)
         await self._connection.execute(sql, asked)
         self._came = asked
 
     async def fetchall(self) -> list[Row]:
-        """Return all rows."""
         return self._came.rows
 
     async def close(self) -> None:
@@ -417,12 +415,10 @@ def select_rows(
 async def select_in(
     connection: AsyncConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run `select_rows` on a connection."""
     return await run(connection, select_rows, sql=sql, values=values, first=first)
 
 
 def _power_of_two(most: int) -> int:
-    """Return the largest power of two that is at most `most`."""
     return 1 << most.bit_length() - 1
 
 

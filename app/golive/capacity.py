@@ -190,7 +190,6 @@ def work_time() -> float:
 
 
 def judge(found: Capacity) -> Iterator[Check]:
-    """Return a check for each figure."""
     yield _rates(found.rates)
     yield from _space(found)
     yield _memory(found.memory)

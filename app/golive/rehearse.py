@@ -61,7 +61,6 @@ class Expected:
 
 
 def end_words(outcome: str, *, ships: bool, findings: frozenset[Any]) -> str:
-    """Describe an end in a few words."""
     words = f"{outcome}, {'ship' if ships else 'do not ship'}"
     return f"{words} ({', '.join(sorted(findings))})" if findings else words
 
@@ -332,7 +331,6 @@ def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
 
 
 async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> None:
-    """Store the results of a rehearsal for the checklist."""
     found: dict[str, tuple[bool, str]] = {"rehearsal": judged(played)}
     for each in played:
         if each.scenario == SAME_START:

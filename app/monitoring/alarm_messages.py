@@ -147,7 +147,6 @@ class AlarmMessages:
             await monitoring_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
 
     async def send_due(self) -> int:
-        """Send due notices and return their number."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             due = await monitoring_store.messages_due(connection, now, beyond=latest_pause(now))
@@ -248,7 +247,6 @@ async def take_alarm(
 async def owners_of_alarms(
     context: AppContext, lasting: Mapping[str, Alarm]
 ) -> dict[str, monitoring_store.AlarmOwner]:
-    """Return the owners of lasting alarms, by alarm."""
     async with context.database.reading() as connection:
         found = await monitoring_store.alarm_owners(connection)
     return {each.alarm: each for each in found if _lasts(each, lasting)}

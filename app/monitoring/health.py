@@ -60,7 +60,6 @@ class PublicCertificate:
 
 
 def rest(answered: int) -> float:
-    """Return seconds until the next probe."""
     return AGAIN_S if answered else UNANSWERED_S
 
 

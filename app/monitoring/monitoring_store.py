@@ -158,7 +158,6 @@ _RECENT: Final = (
 
 
 async def arrival_rates(connection: AsyncConnection, *, now: Instant) -> ArrivalRates:
-    """Return the rates of arrivals up to `now`."""
     last = now // MINUTE
     since = last - 7 * DAY // MINUTE
     values = {"last": last}
@@ -302,7 +301,6 @@ async def claim_message(
 
 
 async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
-    """Store that the notice of the alarm's start was sent."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
@@ -315,7 +313,6 @@ async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, no
 async def put_failed(
     connection: AsyncConnection, message: AlarmMessage, *, again_at: Instant
 ) -> None:
-    """Store that sending failed, and when to try again."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET tries = tries + 1, due_at = :again_at "

@@ -68,7 +68,6 @@ class PostsNotices:
     client: httpx2.AsyncClient = field(repr=False)
 
     async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
-        """See `SendsNotices`."""
         answer = await post_signed(
             self.client,
             self.url,
@@ -91,7 +90,6 @@ class MailsNotices:
     sender: str
 
     async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
-        """See `SendsNotices`."""
         await self.server.send(notice.mail(sender=self.sender, to=to))
 
 

@@ -306,7 +306,6 @@ def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
 
 
 def of_no_database(error: TallyhookError) -> Check:
-    """Report why the database could not be opened."""
     return must("database", f"{capital(str(error))}.", "then run this again")
 
 

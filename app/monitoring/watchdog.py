@@ -527,7 +527,6 @@ class Watchdog:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences of the raised alarms."""
         return [alarm.sentence for alarm in self.alarms.values()]
 
     def due_in_s(self) -> float:

@@ -116,7 +116,6 @@ class WorkNotice:
 
 
 def ways_set_up(context: AppContext) -> tuple[Way, ...]:
-    """Return the channels that the settings allow."""
     settings = context.settings
     mails = settings.reports.mail_server is not None and settings.reports.mail_from is not None
     posts = settings.alarms.url is not None and settings.alarms.secret is not None
@@ -205,7 +204,6 @@ class WorkNotices:
         self._failed = Repeating()
 
     async def send_due(self) -> int:
-        """Send what is due. Return the number of notices."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             due = await store.choices_due(

@@ -176,7 +176,6 @@ class FollowedLog:
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
 
     def sentences(self) -> list[str]:
-        """Describe, for a person, the log after a restore."""
         have = counted(self.leaves, *LEAF)
         if self.renamed is not None:
             return [
@@ -223,7 +222,6 @@ class Followed:
         }
 
     def sentences(self) -> list[str]:
-        """Describe, for a person, what the restore did."""
         lines = [
             f"Revisions continue at {self.first}; readers of the feed and of notifications need "
             "no change. All login sessions have ended."

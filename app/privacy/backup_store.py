@@ -85,7 +85,6 @@ class Contents:
     last_arrival: Instant | None
 
     def document(self) -> dict[str, Any]:
-        """Return the counts for JSON."""
         arrival = self.last_arrival
         return {
             "environment": self.environment,
@@ -97,7 +96,6 @@ class Contents:
         }
 
     def sentence(self) -> str:
-        """Return the counts as a sentence."""
         rows = ", ".join(counted(self.counts[table], one, table) for table, one in _COUNTED.items())
         until = "" if self.last_arrival is None else f", until {format_instant(self.last_arrival)}"
         return f"{self.environment} database, {counted(self.size, 'byte')}: {rows}{until}"
@@ -193,7 +191,6 @@ def _contents(database: sqlite3.Connection, path: Path) -> Contents:
 
 
 def reading(path: Path) -> sqlite3.Connection:
-    """Open a connection that cannot write."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
@@ -418,7 +415,6 @@ def _free_name(wanted: Path) -> Path:
 
 
 def url_of_copy(url: str, part: Path) -> str:
-    """Return the URL that opens the copy."""
     return make_url(url).set(database=str(part)).render_as_string(hide_password=False)
 
 

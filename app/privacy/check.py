@@ -292,7 +292,6 @@ class CheckReport:
     problems: list[str] = field(default_factory=list)
 
     def sentence(self) -> str:
-        """Describe the result for a person."""
         good = "no problem was found"
         gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
         looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"

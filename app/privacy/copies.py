@@ -154,7 +154,6 @@ def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
 async def _backups(
     context: AppContext, connection: Connection, *, since: Instant
 ) -> list[TakenCopy]:
-    """Return the backups made since an instant, without expired ones."""
     days = context.settings.backups_kept_days
     now = context.clock.now()
 

@@ -174,7 +174,6 @@ class Erasure:
                 self.going.get(where.partition(".")[0], set()).difference_update(holding[where])
 
     def counts(self) -> dict[str, int]:
-        """Return the number of deleted things of each kind."""
         return {
             "orders": len(self.orders),
             "deliveries": sum(len(each.sizes) for each in self.orders)
@@ -288,7 +287,6 @@ class ErasureFinder:
         return _known(await self._checked(connection, erasure))
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
-        """Find all data about an order's customer."""
         erasure = Erasure(subject=order)
         erasure.identifiers = await phones_of(connection, order, sources=self._context.sources)
         erasure.holding = await erase_store.rows_that_hold(
@@ -392,7 +390,6 @@ class ErasureFinder:
     async def _going(
         self, connection: Connection, erasure: Erasure
     ) -> dict[str, set[erase_store.Key]]:
-        """Return the rows to delete or empty, by table."""
         alone = {each: [each] for each in erasure.deliveries}
         going = await rows_of(connection, erasure.brought | alone, erasure.identifiers)
         going["envelopes"] |= await erase_store.wholes_by_name(connection, erasure.wholes)

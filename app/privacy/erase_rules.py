@@ -87,7 +87,6 @@ class KeptData:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence on why the data stay."""
         shown = self.detail if self.until is None else format_instant(self.until)
         return SENTENCES[self.why].format(shown, self.do)
 

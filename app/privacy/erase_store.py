@@ -196,7 +196,6 @@ async def rejections_received(
 
 
 async def first_arrival(connection: AsyncConnection, deliveries: Iterable[str]) -> Instant | None:
-    """Return when the first of these deliveries arrived."""
     sql = "SELECT min(received_at) FROM deliveries WHERE id IN ({})"
     rows = await select_in(connection, sql=sql, values=deliveries)
     return min((row[0] for row in rows if row[0] is not None), default=None)

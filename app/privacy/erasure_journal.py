@@ -150,7 +150,6 @@ class ErasureJournal:
 
     @property
     def erased(self) -> Sequence[JournalLine]:
-        """Return the lines of erasures."""
         return self.lines[1:]
 
     def append(self, emptied: Mapping[Kind, Sequence[str]], *, at: Instant) -> list[JournalLine]:
@@ -209,7 +208,6 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def key_path_of(path: Path) -> Path:
-    """Return the path of a journal's key."""
     return path.with_name(f"{path.name}.key")
 
 

@@ -52,12 +52,10 @@ class Bodies(NamedTuple):
 
 
 async def count_deliveries(connection: AsyncConnection) -> int:
-    """Count the accepted deliveries."""
     return await _count(connection, "deliveries")
 
 
 async def count_bodies(connection: AsyncConnection) -> Bodies:
-    """Count the bodies."""
     row = await connection.execute(
         text(
             "SELECT count(body), count(CASE WHEN body IS NULL AND verdict <> 'duplicate' "

@@ -86,7 +86,6 @@ class PendingErasures:
         return newest - now > CLOCKS_DIFFER
 
     def rest_s(self, pending: int) -> float:
-        """Return how long to rest after a round."""
         if pending:
             return REST_S
         if self._next is None:

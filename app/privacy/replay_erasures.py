@@ -84,7 +84,6 @@ class NamedRows:
     bookmarks: dict[str, erase_store.Key] = field(repr=False, default_factory=dict)
 
     def add(self, others: "NamedRows") -> None:
-        """Add the rows that other lines of this erasure name."""
         self.orders |= others.orders
         self.bank_lines |= others.bank_lines
 
@@ -201,7 +200,6 @@ async def named_rows(
 
 
 def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> list[RestrictionRow]:
-    """Return the restrictions that a line creates in this database."""
     rows, kind = [], next(each for name, each in _KEPT.items() if name == line.kind)
     for each in line.ids:
         name, why, ends = each.split("/")

@@ -506,7 +506,6 @@ def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Non
 
 
 def _due(judged: Judged) -> dict[str, Instant]:
-    """Return every order that the arrivals mention, with the time of the first mention."""
     known, linking = judged.known, judged.linking
     due: dict[str, Instant] = {}
     latest = EARLIEST

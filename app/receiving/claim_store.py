@@ -72,7 +72,6 @@ class Claimant:
         return f"{self._name}%"
 
     def next_mark(self) -> str:
-        """Return a new mark for the next claim."""
         self._claims += 1
         return f"{self._name}{self._claims}"
 
@@ -112,7 +111,6 @@ _ROWS: Final = (
 
 
 def heads_of_suspects(connection: PlainConnection) -> list[Head]:
-    """Return the heads of suspects to read, oldest first."""
     return [Head(*row) for row in connection.ask(_SUSPECTS, (HEADS,))]
 
 

@@ -75,7 +75,6 @@ class LinkMemory:
         """Cached order of each reference."""
 
     def add(self, links: Links) -> None:
-        """Add committed links."""
         if len(self.orders) + len(links) > LINKS_REMEMBERED:
             self.orders.clear()
         self.orders.update(links)
@@ -155,7 +154,6 @@ class Linking:
         self.write(connection)
 
     def write(self, connection: PlainConnection) -> None:
-        """Write the links, the adoptions and the contested pairs."""
         if self.made:
             insert_rows(
                 connection,

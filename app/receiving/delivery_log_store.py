@@ -277,7 +277,6 @@ async def refused_naming(
 
 
 async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry | None:
-    """Return one arrival by its id."""
     found = sa.union_all(
         _ACCEPTED_HALF.where(_DELIVERIES.c.id == delivery_id),
         _REFUSED_HALF.where(_REJECTIONS.c.id == delivery_id),

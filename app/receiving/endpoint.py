@@ -82,7 +82,6 @@ class Webhooks:
         self._long_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one delivery."""
         began = perf_counter()
         headers = scope["headers"]
         end, address = scope["path_params"]["source"], _address(scope)

@@ -262,7 +262,6 @@ class GuardedConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
-        """Accept a part of the body."""
         self._unframed = 0
         if self.cycle.response_complete:
             self._throw_away(len(body))
@@ -317,7 +316,6 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _answers(self) -> bool:
-        """Return whether a request is under way."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle is not None and not cycle.response_complete
 
@@ -387,11 +385,9 @@ class GuardedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def abort(self) -> None:
-        """Close now, even with unsent bytes."""
         self._deaf = True
         self.transport.abort()
 
 
 def guarded(connection_limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Return the connection class for a server under these limits."""
     return type("Connection", (GuardedConnection,), {"connection_limits": connection_limits})

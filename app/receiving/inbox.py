@@ -261,7 +261,6 @@ class Inbox(inbox_store.InboxRows):
             raise ConfigurationError([f"TALLYHOOK_DATABASE_URL: {found.sentence()}; {what}"])
 
     async def _open_intake(self) -> None:
-        """Open the queue and its writer."""
         settings, database, file = self.settings, self.database, self.file
         if file is not None:
             writer = file.writer

@@ -196,7 +196,6 @@ class InboxFile:
         return await self.writer.checkpoint()
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each fault found in the file."""
         async with self.reading() as connection:
             return await damage(connection)
 
@@ -258,7 +257,6 @@ def mend_emptied(path: Path) -> None:
 
 
 def path_of(database: Path) -> Path:
-    """Return the path of a database's inbox file."""
     return database.with_name(database.name + SUFFIX)
 
 

@@ -249,12 +249,12 @@ def _class_of(error: Exception) -> str:
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries. Success with rejections alone proves little."""
+    """Return whether a batch has deliveries. A batch of rejections alone does not show that
+    deliveries can be written."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 
 def _answer_all(answers: Sequence[asyncio.Future[None]], problem: Exception | None) -> None:
-    """Answer every sender that still waits."""
     for answer in answers:
         if answer.done():
             continue

@@ -250,7 +250,6 @@ def counter(connection: PlainConnection, name: str) -> int:
 
 
 def put_counter(connection: PlainConnection, name: str, value: int) -> None:
-    """Write one counter."""
     connection.ask(_PUT_COUNTER, (name, value))
 
 
@@ -261,7 +260,6 @@ _PUT_COUNTER: Final = (
 
 
 def add_to_counter(connection: PlainConnection, name: str, more: int) -> None:
-    """Add to one counter."""
     connection.ask(_ADD_TO_COUNTER, (name, more))
 
 
@@ -278,7 +276,6 @@ def fact(connection: PlainConnection, name: str) -> str | None:
 
 
 def put_fact(connection: PlainConnection, name: str, value: str) -> None:
-    """Write one fact about the database itself."""
     connection.ask(
         "INSERT INTO meta (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
@@ -442,7 +439,6 @@ _SUSPECTS: Final = statement(
 
 
 def suspect_of(row: Sequence[Any]) -> Suspect:
-    """Build a suspect from a row with SUSPECT_COLUMNS."""
     seq, tries, orders, record, taken_by = row
     items = items_of(bytes(record))
     named = orders.split("\n") if orders else []
@@ -492,7 +488,6 @@ def try_again(connection: PlainConnection) -> int:
 
 
 def count_set_aside(connection: PlainConnection) -> int:
-    """Count the suspects that are set aside."""
     return int(connection.ask("SELECT count(*) FROM suspects WHERE aside=1")[0][0])
 
 
@@ -504,17 +499,13 @@ class Lender(Protocol):
 
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
-    ) -> Result:
-        """Run a plain function on one snapshot."""
-        ...
+    ) -> Result: ...
 
 
 class FileLender(Lender, Protocol):
     """Interface to the inbox file of an SQLite database, for readers."""
 
-    def is_there(self) -> bool:
-        """Return whether the file exists."""
-        ...
+    def is_there(self) -> bool: ...
 
 
 class InboxRows:

@@ -178,7 +178,6 @@ class InboxWriter:
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:
-        """Remember the number up to which rows were deleted, and the noted LAST_COMMIT."""
         if noted is not None:
             self._noted, self._noted_at = noted, monotonic()
         while deleted is not None and self._read and self._read[0][0] <= deleted:

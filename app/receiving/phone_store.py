@@ -146,7 +146,6 @@ async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
 
 
 async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[PhoneNote]:
-    """List the notes of these orders and deliveries."""
     rows = await select_in(
         connection,
         sql=NOTES_OF,
@@ -172,7 +171,6 @@ async def old_notes(
 
 
 async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
-    """Delete notes."""
     for digest, kind, thing, _ in notes:
         await connection.execute(
             text("DELETE FROM phones WHERE digest = :digest AND kind = :kind AND thing = :thing"),

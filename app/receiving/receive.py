@@ -73,7 +73,6 @@ class Unstored:
         self._at = 0.0
 
     def note(self, reason: NotStored) -> None:
-        """Note that a delivery was not stored."""
         if self._lines.times(reason):
             log.error("deliveries are not stored", reason=reason, count=self._count)
         self._reason = reason
@@ -81,7 +80,6 @@ class Unstored:
         self._at = monotonic()
 
     def over(self) -> None:
-        """Note that a delivery was stored."""
         if self._reason is not None and monotonic() - self._at >= RETRY_AFTER_S:
             log.info("deliveries are stored again", reason=self._reason, count=self._count)
             self._reason, self._count, self._lines = None, 0, Repeating(lambda: monotonic())

@@ -138,7 +138,6 @@ def redate_rejections(connection: PlainConnection, now: Instant) -> int:
 
 
 async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
-    """Return a stored rejection by its id, with its bytes."""
     rows = await connection.execute(
         select(_REJECTIONS).where(_REJECTIONS.c.id == delivery_id),
     )

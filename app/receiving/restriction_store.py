@@ -52,14 +52,12 @@ _BESIDE: Final = (
 
 
 def has_restrictions(connection: PlainConnection) -> bool:
-    """Return whether anything is restricted."""
     return bool(connection.ask("SELECT 1 FROM restrictions LIMIT 1"))
 
 
 def restrictions_of(
     connection: PlainConnection, kind: str, things: Collection[str]
 ) -> list[RestrictionRow]:
-    """Return the restrictions of these things of one kind."""
     rows = select_rows(connection, sql=_OF, values=things, first=(kind,))
     return [RestrictionRow(*row) for row in rows]
 
@@ -105,7 +103,6 @@ def rewrite_restriction(connection: PlainConnection, row: RestrictionRow) -> Non
 
 
 def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
-    """Delete a restriction."""
     connection.ask("DELETE FROM restrictions WHERE kind = ? AND thing = ?", (kind, thing))
 
 

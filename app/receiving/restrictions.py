@@ -105,7 +105,6 @@ class Restriction:
 def restricted_orders(
     connection: PlainConnection, orders: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return the restrictions of these orders, by order."""
     rows = restriction_store.restrictions_of(connection, "order", orders)
     return {row.thing: restriction_of(row) for row in rows}
 
@@ -119,7 +118,6 @@ def restricted_deliveries(
 
 
 async def refuse_restricted(connection: Connection, *, order: str = "", delivery: str = "") -> None:
-    """Raise UsageError if the order or the delivery is restricted."""
     if order:
         found = await run(connection, restricted_orders, [order])
     else:
@@ -129,7 +127,6 @@ async def refuse_restricted(connection: Connection, *, order: str = "", delivery
 
 
 def restriction_of(row: restriction_store.RestrictionRow) -> Restriction:
-    """Convert a row to a value."""
     kinds: tuple[Kind, ...] = ("order", "delivery", "whole", "attachment", "bank_line")
     kind = next(each for each in kinds if each == row.kind)
     return Restriction(kind=kind, thing=row.thing, since=row.since, until=row.until, why=row.why)

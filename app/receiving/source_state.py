@@ -85,7 +85,6 @@ class SourceState:
 
 
 async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
-    """Return the arrivals of every configured source."""
     return await context.database.on_snapshot(arrivals_by_source, context.sources)
 
 

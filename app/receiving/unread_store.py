@@ -62,7 +62,6 @@ Nobody has read or judged the message, so answers about that order are still wit
 
 
 def any_unread(connection: PlainConnection) -> bool:
-    """Return whether any message is stored."""
     return bool(connection.ask("SELECT 1 FROM unread_values LIMIT 1"))
 
 

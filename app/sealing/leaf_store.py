@@ -144,7 +144,6 @@ class Kind:
         return f"{self.name}:{key}" if self.numbered else str(key)
 
     def key(self, subject: str) -> str | int:
-        """Return the key of the row that a subject names."""
         return int(subject.partition(":")[2]) if self.numbered else subject
 
 

@@ -80,7 +80,6 @@ class Unsealed:
 
 
 async def log_size(connection: AsyncConnection) -> int:
-    """Return how many leaves the log has."""
     found = await connection.scalar(text("SELECT coalesce(max(number) + 1, 0) FROM log_leaves"))
     return int(found or 0)
 

@@ -203,7 +203,6 @@ class Identity:
 
     @property
     def origins(self) -> list[str]:
-        """Return all origins, oldest first."""
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:

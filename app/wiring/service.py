@@ -54,7 +54,6 @@ ALARMS_REST_S = 5.0
 
 
 def gate_limits(settings: Settings) -> GateLimits:
-    """Return the settings that limit connections."""
     return GateLimits(
         receive_deadline_s=settings.receive_deadline_s,
         send_deadline_s=settings.send_deadline_s,

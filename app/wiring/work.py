@@ -123,5 +123,4 @@ def proposals_of(context: AppContext) -> Proposals:
 
 
 async def approve(context: AppContext, proposal: str, by: str, reason: str, typed: str) -> None:
-    """Approve a proposal, and carry out its act."""
     await proposals_of(context).approve(proposal, by=by, reason=reason, typed=typed)

@@ -166,5 +166,4 @@ def pdf_of(letter: LetterDocument, template: Path) -> bytes:
 
 
 def pdf_values(letter: LetterDocument) -> dict[str, Any]:
-    """Return the letter as values for the PDF template."""
     return asdict(letter)

@@ -72,7 +72,6 @@ def numbered_column() -> Any:
 
 
 def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -> Any:
-    """Declare a column of bytes."""
     null = null and not primary
     return Field(
         sa_column=sa.Column(
