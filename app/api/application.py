@@ -72,8 +72,8 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Application whose first routes are called directly. Starlette's middleware and router would
-    take a fifth of a delivery's processor time."""
+    """Application that calls its first routes directly. For a delivery, Starlette's middleware and
+    router would take a fifth of the processor time."""
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
     """Each route with the application that it calls."""
@@ -89,8 +89,8 @@ class _Application(Starlette):
 
 
 class _Whole(Convertor[str]):
-    """A path convertor that takes the whole rest of a path. Starlette's own stops before a line
-    break. It would match order `A` for a reference that consists of `A` and a line break."""
+    """Path converter that matches the whole rest of a path. Starlette's own converter stops before
+    a line break: for a reference that is `A` and a line break, it would match order `A`."""
 
     regex = r"(?s:.*)"
 
@@ -115,11 +115,11 @@ def build_application(
     elsewhere: Elsewhere,
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The caller has opened everything that it uses.
+    """Return the ASGI application. The caller opens everything that the application uses.
 
-    alarms         sentences about problems that no outcome shows, such as silence
+    alarms         sentences about problems that no outcome shows, such as silence of a source
     proposals      loads the proposals when they are first requested
-    elsewhere      runs long work in processes of its own
+    elsewhere      runs long work in separate processes
     count_refused  counts the API's answers 401 and 403
     """
     api, settings = Api(context, alarms=alarms), context.settings
@@ -179,8 +179,8 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Return a function that loads something once, at its first call. Few receivers ever call it.
-    It loads in a thread, off the event loop that answers webhooks."""
+    """Return a function that loads a value at its first call, and returns that value from then on.
+    It loads in a thread, so that the event loop can answer webhooks meanwhile."""
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:

@@ -42,7 +42,8 @@ including the start of its process."""
 
 
 class EvidenceRoutes:
-    """The endpoint. A separate process builds bundles, so that deliveries stay acknowledged."""
+    """The endpoint for bundles. A separate process builds each bundle, so deliveries are still
+    answered."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         self._work = elsewhere(
@@ -88,7 +89,7 @@ async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the bytes of an unlinked file, which disappears once it is closed."""
+    """Yield the bytes of an unlinked file. Closing the file frees its space."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part

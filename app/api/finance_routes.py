@@ -244,7 +244,7 @@ class FinanceRoutes:
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
-    """Return the first items, and the last one's name if more follow."""
+    """Return the first breaks, and the name of the last returned break if more follow."""
     found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
@@ -255,7 +255,7 @@ async def _first(
 
 
 def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list[T], str | None]:
-    """Return a page of things by name, and its last name where more follow."""
+    """Return a page of items by name, and the name of the last returned item if more follow."""
     names = list(known)
     if asked.after and asked.after not in known:
         sentence = f"after is not a {what}: leave it out to start from the first page."

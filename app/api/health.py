@@ -24,14 +24,14 @@ Reasons = Callable[[], list[str]]
 
 
 def _seconds(alarm: Alarm | None) -> int:
-    """Return when the alarm began in Unix time, or 0 where it has not."""
+    """Return the Unix time at which the alarm began, or 0 if the alarm is off."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
 def _moments(
     state: health.StoreState, certificate: health.PublicCertificate | None
 ) -> dict[str, int]:
-    """Return gauges of moments in Unix time, without absent ones."""
+    """Return gauges with moments in Unix time. A moment that is not known has no gauge."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
@@ -47,8 +47,8 @@ class Health:
     """The three endpoints.
 
     reasons          names the tasks of this process that are not working
-    read_elsewhere   whether deliveries are read by processes that somebody else starts
-    certificate      of the public URL, where it is monitored
+    read_elsewhere   whether processes that are started separately read the deliveries
+    certificate      certificate of the public URL, if it is monitored
     checkout_denied  returns why no payment can be started, or None
     name             name by which `doctor` recognizes the service
     """
@@ -143,7 +143,8 @@ class Health:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
-        """Return documents about sources, with what the watchdog last found of their refusals."""
+        """Return a document about each source, with the watchdog's last findings about refused
+        deliveries."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(
@@ -153,8 +154,8 @@ class Health:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of sources that sign nothing by numbers, in all texts. Anyone who knows
-        such a name knows the source's address, which is its only protection."""
+        """Replace the names of unsigned sources by numbers in all texts of a document. An unsigned
+        source is protected only by its address, which contains its name."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

@@ -88,7 +88,8 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return links from a list to operations on one item, with parameters of its first item."""
+    """Return links from a list to operations on one item. The first item supplies their
+    parameters."""
     return {
         operation: {
             "operationId": operation,
@@ -118,7 +119,7 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
 
 
 class _Describing:
-    """Builder of operation descriptions, which collects the schemas that they use."""
+    """Builder of operation descriptions. It collects the schemas that the descriptions use."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
@@ -158,7 +159,7 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return a query parameter. An optional one may be empty, which counts as absent."""
+        """Return a query parameter's description. An empty optional parameter counts as absent."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}
@@ -177,7 +178,7 @@ class _Describing:
         }
 
     def _successes(self, described: Operation) -> dict[int, dict[str, Any]]:
-        """Return the successful answers that the endpoint's return type declares."""
+        """Return the successful answers declared by the endpoint's return type."""
         found: dict[int, dict[str, Any]] = {}
         kind = described.takes["return"]
         media = {each: {"schema": _WORD} for each in described.media}
@@ -318,7 +319,7 @@ _TAGS: Final = {
 def api_document(
     *, page_max: int = PAGE_MAX, longpoll_max_s: int = LONGPOLL_MAX_S
 ) -> dict[str, Any]:
-    """Return the description with an instance's limits.
+    """Return the OpenAPI description with an instance's limits.
 
     page_max        largest page size
     longpoll_max_s  longest wait of long polling, in seconds
@@ -358,6 +359,6 @@ def api_document(
 
 @lru_cache(maxsize=8)
 def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
-    """Return the description as UTF-8 JSON, cached for each set of limits."""
+    """Return the OpenAPI description as UTF-8 JSON, cached for each set of limits."""
     document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
     return json.dumps(document, ensure_ascii=False).encode()

@@ -106,22 +106,23 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One method of one address. The endpoint's name is the id, and its docstring is the
-    description.
+    """One method of one address. The operation's id is the endpoint's name, and its description the
+    endpoint's docstring.
 
-    tag          of the description; empty: the first word of the path
-    answers      descriptions by status, including those of problems
-    retry_after  statuses of answers that say when to ask again
-    unknown      code and sentence of a problem 404 for a NotFoundError; an empty sentence is
-                 replaced by the error's own
-    refused      status and code of a problem for a UsageError, with the error's sentence
+    tag          tag in the description; empty for the path's first word
+    answers      descriptions of answers by status, including problems
+    retry_after  statuses whose answers state when to ask again
+    unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is empty,
+                 the error's own sentence is used
+    refused      status and code of the problem for a UsageError, with the error's sentence
     may          action or reading that a person's role must permit
-    body         document of a request's body that the endpoint reads itself
-    body_bytes   size limit of a body that is read for the endpoint's parameter `body`, by its type
+    body         document of a request body that the endpoint reads itself
+    body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
     media        media types of an answer that is not JSON, or not only JSON
-    waits        whether the endpoint waits for unread deliveries, and itself reports those left
-    alone        whether only one such request of the class is answered at a time, since long lists
-                 take seconds from the processor that acknowledges deliveries
+    waits        whether the endpoint waits until deliveries are read, and reports unread ones
+                 itself
+    alone        whether only one request of this kind is answered at a time, because long lists
+                 take processor time for seconds in which deliveries must be acknowledged
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -153,7 +154,7 @@ class Operation:
         return () if asked is None else query_parameters(asked)
 
     def allows(self, role: str) -> bool:
-        """Return whether a person with this role may call it."""
+        """Return whether a person with this role may call the operation."""
         allowed: Any = {**MAY_READ, **MAY}
         return self.may is None or role in allowed[self.may]
 
@@ -170,9 +171,9 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 class QueryParameter:
     """One query parameter, from a member of a dataclass. A member's name may end in `_`.
 
-    kind      its type, without null
+    kind      type of the value, without null
     default   MISSING for a required parameter
-    as_sent   whether its text is not normalized to NFC
+    as_sent   whether the text is used without normalization to NFC
     """
 
     name: str
@@ -185,7 +186,7 @@ class QueryParameter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the allowed words of its value, or nothing where any text is allowed."""
+        """Return the allowed words of the parameter; empty if any text is allowed."""
         if self.kind is bool:
             return ("true", "false")
         if get_origin(self.kind) is Literal:
@@ -193,9 +194,9 @@ class QueryParameter:
         return tuple(self.keywords.get("enum", ()))
 
     def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
-        """Return its value in a request.
+        """Return the parameter's value in a request.
 
-        most  this instance's own limits, by name
+        most  this instance's own limits, by parameter name
         """
         text = request_body.word_parameter(request, self.name)
         if text is None:
@@ -242,19 +243,21 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """The gate of the API. It admits callers, and knows what is unread and the limits."""
+    """The gate of the API. It admits callers, and knows the limits and the age of unread
+    deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
-        """Return the largest values of query parameters by name."""
+        """Return the largest allowed values of query parameters, by name."""
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the program's name, or the person. Raise ApiProblem 401 or 403."""
+        """Return the calling program's name, or the calling person. Raise ApiProblem 401 or 403."""
         ...
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds, or 0 where none is unread."""
+        """Return the age of the oldest unread delivery in seconds, or 0 if all deliveries are
+        read."""
         ...
 
 
@@ -266,10 +269,10 @@ class ApiRoute(Route):
     """
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
-        """Build the route of one path from its operations, each with the object that has its
+        """Build the route of one path from its operations. Each comes with the object that has its
         endpoint.
 
-        alone  admits one request at a time
+        alone  admits one request at a time, for operations that are `alone`
         """
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
@@ -331,7 +334,8 @@ class ApiRoute(Route):
 
 
 async def _answered(operation: Operation, owner: object, **values: Any) -> object:
-    """Call the endpoint and return its result. Raise ApiProblem for what the operation refuses."""
+    """Call the endpoint and return its result. Raise ApiProblem for errors that the operation
+    declares."""
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:
@@ -356,7 +360,7 @@ def _saying(behind: int) -> dict[str, str]:
 
 
 def role_missing(operator: Holder) -> ApiProblem:
-    """Build the refusal of a person whose role does not permit an operation."""
+    """Build the problem for a person whose role does not permit an operation."""
     return ApiProblem(
         403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
     )

@@ -41,7 +41,7 @@ class ProposalsAsked:
 
 
 class ProposalRoutes:
-    """The endpoints. The code that carries out acts is loaded at the first request, because most
+    """The endpoints. Code that carries out proposals is loaded at the first request, because most
     receivers never need it."""
 
     def __init__(self, context: AppContext, load: Loaded) -> None:
@@ -112,8 +112,8 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the requested proposal. Raise ApiProblem where it is unknown, or where this person's
-    role may not read its kind."""
+    """Return the requested proposal. Raise ApiProblem if the proposal is unknown, or if the
+    person's role may not read its kind."""
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

@@ -51,7 +51,7 @@ class PublishedLog:
 
     async def overview(self, request: Request) -> Response:
         """Return the log's origin, the other addresses, and every key that has signed for the log.
-        The newest key is last."""
+        The newest key comes last."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -98,8 +98,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Prove that the log of `new` leaves extends that of `old`, like `tallyhook log
-        consistency`."""
+        """Prove that the log with `new` leaves extends the log with `old` leaves. The answer is the
+        same as that of `tallyhook log consistency`."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Give two sizes of checkpoints, such as 100 and 200.")

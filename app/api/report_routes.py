@@ -236,8 +236,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period and its job's key. Without `as_of`, the moment of the request
-        is not part of the key."""
+        """Return the requested period and the key of its job. Without `as_of`, the moment of the
+        request is not part of the key."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -259,8 +259,8 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the job with this key, running or recently ended, or start it and wait briefly.
-        Raise ApiProblem 503 where too many run, 409 where it failed."""
+        """Return the running or recent job with this key, or start one; wait briefly for its end.
+        Raise ApiProblem 503 if too many jobs run, and 409 if the job failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_MADE, subject)
         free = self._jobs.under_way(_MADE) < AT_ONCE
@@ -280,8 +280,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how these rules would change matches, or every mistake in them. Reading hostile rules
-    can take seconds."""
+    """Return how the given rules would change matches, or every mistake in the rules. Parsing
+    hostile rules can take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -289,7 +289,7 @@ async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tu
 
 
 async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path: Path) -> None:
-    """Write a journal into a new file. Raises UsageError where it is too long."""
+    """Write a journal into a new file. Raises UsageError if the journal is too long."""
     with path.open("xb") as file:  # nothing else is done in this process
 
         def write(part: bytes) -> None:
@@ -301,19 +301,20 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Return every step in the proof of closed months, or of one, as the command reports them."""
+    """Return every step in the verification of one closed month, or of all, as the command prints
+    them."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 
 class _Written:
-    """A file that a job has written. It is already unlinked, and ends with its last reader."""
+    """A file that a job has written and unlinked. Its space is freed after the last reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield its bytes. Several readers may do so concurrently."""
+        """Yield the file's bytes. Several readers may read concurrently."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -325,7 +326,8 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Return one end of the period: a moment, or a whole day in the merchant's zone."""
+    """Return the start or the end of the period: a moment, or a whole day in the merchant's
+    zone."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

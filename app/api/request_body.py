@@ -70,8 +70,8 @@ def bearer_token(request: Request) -> str:
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
     """Raise ApiProblem 422 for an unknown or repeated query parameter. A misspelled filter must not
-    be ignored. Zero bytes are refused too, also in the path, because PostgreSQL's text cannot
-    contain them. An order's reference is checked separately."""
+    be ignored. Zero bytes in the query or the path are refused too, because PostgreSQL's text
+    cannot contain them. An order's reference is checked separately."""
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -95,12 +95,13 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter. `?name=` counts as absent, because forms send it."""
+    """Return a query parameter; None if absent. `?name=` counts as absent, because forms send
+    it."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query. The upper bound limits the default too."""
+    """Return a whole number from the query. The upper bound also limits the default."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -112,14 +113,14 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 
 def path_number(text: str) -> int:
-    """Return the number in a path. Raise NotFoundError for anything else."""
+    """Return the number in a path. Raise NotFoundError if the text is not a number."""
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
     return int(text)
 
 
 def instant_of(name: str, text: str) -> Instant:
-    """Return the RFC 3339 moment of a query parameter."""
+    """Parse the RFC 3339 moment in a query parameter."""
     try:
         # An unescaped plus sign arrives as a blank, which before an offset can only mean a plus.
         return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
@@ -128,7 +129,7 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return one word of a closed vocabulary from the query."""
+    """Return a query parameter that must be one of a fixed set of words."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -137,7 +138,7 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
 
 
 async def capped_body(request: Request, *, most: int) -> bytes:
-    """Return the body. Raise ApiProblem 413 beyond the limit in bytes."""
+    """Return the request's body. Raise ApiProblem 413 if it exceeds the limit in bytes."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -158,7 +159,8 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document of texts. Raise ApiProblem 422 that names every mistake."""
+    """Parse the body as a document with text members. Raise ApiProblem 422 that names every
+    mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
@@ -173,7 +175,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit a member's type, such as `is no text`; None where it does."""
+    """Return why a value does not fit a member's type, such as `is no text`; None if it fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -278,7 +280,8 @@ class ToldDocument(TypedDict):
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """Return what a PUT states about an order. The error names every mistake at once."""
+    """Return what the body of a PUT states about an order. The error names every mistake at
+    once."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
@@ -311,7 +314,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders, or None where the body has none: the earlier ones then remain."""
+    """Return the tenders; None if the body has no tenders, so that earlier tenders remain."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

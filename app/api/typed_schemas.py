@@ -26,10 +26,8 @@ _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 
 
 class Schemas:
-    """Component schemas of the requested documents, by name.
-
-    A component is named like its type without `Document`: BreakDocument is Break.
-    """
+    """Component schemas of the requested documents, by name. A component is named like its type
+    without `Document`: the component of BreakDocument is Break."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
@@ -87,13 +85,13 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member's type says NotRequired, also in annotations that are texts."""
+    """Return whether a member's type is NotRequired, including annotations that are still texts."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null and NotRequired, and its notes, inner ones first."""
+    """Return a type without null and NotRequired, and its annotations from the inside out."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])
@@ -106,7 +104,7 @@ def parts_of(kind: Any) -> tuple[Any, ...]:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows any of these. Types without constraints become one list."""
+    """Return a schema that allows any of these schemas. Plain types are merged into one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -142,8 +142,8 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the session that a passkey's challenge is bound to. It stays the same when the
-    session's cookie is renewed."""
+    """Return the id of the session that a passkey's challenge is bound to. Renewing the session's
+    cookie does not change the id."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -230,8 +230,8 @@ async def ask_link_company(view: View) -> Form:
 
 
 async def do_link_company(view: View, reason: str) -> ActionResult:
-    """Show a link to the company's sign-in. Browsers block a form that redirects to another
-    host."""
+    """Show a link to the company's sign-in. The answer is a link because browsers block a form that
+    redirects to another host."""
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
     )
@@ -248,7 +248,8 @@ OTHERS: Final = "others"
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:
-    """Return the sessions that the form asks to end. Raise NotFoundError if there is none."""
+    """Return the sessions that the form asks to end. Raise NotFoundError if the operator has no
+    session with the requested number."""
     asked, here = view.needed("session"), sessions.session_id(view.cookie)
     own = await sessions.own_sessions(view.context, view.person.name)
     if asked == OTHERS:

@@ -92,8 +92,8 @@ KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
-    """Converter for the rest of a path, line ends included: an order's reference may hold
-    anything."""
+    """Converter for the rest of a path, line breaks included: an order's reference may contain any
+    character."""
 
     regex = r"(?s:.+)"
 
@@ -108,7 +108,7 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into the thing's name and the format."""
+    """Split the last part of an address into (subject's name, format)."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 
@@ -186,12 +186,13 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for operators who are signed in and have the permission.
+        """Build a route for signed-in operators who have the permission.
 
-        Others are sent to sign in, or refused. Errors become pages.
+        People who are not signed in are sent to sign in, and operators without the permission are
+        refused. Errors become error pages.
 
-        format_  None: the address's ending says it
-        keep     whether a form that was sent is kept while an operator signs in again
+        format_  format of the answer; None if the ending of the address states the format
+        keep     whether to keep a submitted form while its operator signs in again
         """
 
         async def answer(request: Request) -> Response:
@@ -258,7 +259,7 @@ class Application:
         return self._pages.html(view, page, document)
 
     def _problem(self, view: View, status: int, sentence: str) -> Response:
-        """Show an error, with a link to the list that the page belongs to."""
+        """Show an error page with a link to the list that the requested page belongs to."""
         path = "/" + view.request.url.path.split("/")[1].partition(".")[0]
         path = LISTED_ON.get(path, path)
         listed = next((each for each in PAGES if each.path == path), None)
@@ -268,10 +269,8 @@ class Application:
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
     async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
-        """Show the page again with the form that a person filled in wrongly.
-
-        Raises UsageError if that page cannot be shown.
-        """
+        """Show a page again whose form had a mistake, with the typed text and the error. Raises
+        UsageError if that page cannot be shown."""
         own = of if isinstance(of, Page) else None
         page = next((each for each in PAGES if each.path == of.form_on), own)
         assert page is not None
@@ -337,7 +336,7 @@ class Application:
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, form: Form | None = None
     ) -> Response:
-        """Show an action's form. `problem` is why the form was refused."""
+        """Show an action's form. `problem` is the reason why the submitted form was refused."""
         typed = {} if view.request.method == "POST" else self._signing.unsent(view.request)
         values = {
             "act": act,
@@ -428,7 +427,7 @@ class Application:
         return self._pages.problem(status, sentence, view=view)
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:
-        """Answer a request that failed by a fault of ours; the server logs the fault."""
+        """Answer a request that failed because of an internal error, which the server logs."""
         return self._pages.problem(
             500, "This page failed. The log shows where. Everything else continues."
         )
@@ -441,7 +440,7 @@ class Application:
 
 
 async def _following(page: Page, view: View, document: Document) -> Document | None:
-    """Load the page that follows a document; None if it is the last page."""
+    """Load the page that follows a document's page; return None after the last page."""
     for member, parameter in page.following.items():
         if (place := document.get(member)) is not None:
             others = dict.fromkeys(page.following.values())
@@ -451,7 +450,8 @@ async def _following(page: Page, view: View, document: Document) -> Document | N
 
 
 def _saying(behind_s: int, answer: Response) -> Response:
-    """Add the age of the oldest unread delivery to the answer's headers, if there is one."""
+    """Add the age of the oldest unread delivery to the answer's headers, if a delivery is
+    unread."""
     if behind_s:
         answer.headers["Tallyhook-Behind"] = str(behind_s)
     return answer
@@ -489,11 +489,11 @@ async def _suggest(view: View) -> Response:
 
 
 def _typed(view: View, of: Page | Act) -> dict[str, str]:
-    """Return the text entered in the form on the previous page; empty if there was none."""
+    """Return the text typed into the previous page's form; empty if that page had no form."""
     given = dict(view.request.query_params)
     return given if any(name in given for name in of.typed) else {}
 
 
 def build_console(console: Console) -> SecurityMiddleware:
-    """Build the ASGI application. The caller opens and closes the resources that it uses."""
+    """Build the ASGI application. The caller opens and closes the console's resources."""
     return Application(console).asgi()

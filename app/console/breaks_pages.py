@@ -162,7 +162,7 @@ async def _seen_break(view: View) -> break_acts.SeenBreak:
 def _form(
     found: break_acts.SeenBreak, *lines: str, back: str | None = None, **options: Any
 ) -> Form:
-    """Make a form about a break. It shows the break's sentence and its money first."""
+    """Make a form about a break. The form begins with the break's sentence and its money."""
     money = to_json(found.seen.money)
     name, cause = found.seen.order or found.seen.payment, CAUSES[found.seen.cause].name
     return Form(
@@ -177,13 +177,14 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field, so that the form acts only on the state that it showed."""
+    """Return a hidden field with the state that the form showed. The form then acts only if the
+    breaks still have that state."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
 
 async def _people(view: View) -> list[str]:
-    """List operators who may be assigned a break."""
+    """List the operators to whom a break may be assigned."""
     return [
         each.name
         for each in await known_operators(view.context)
@@ -203,7 +204,7 @@ async def do_comment(view: View, reason: str) -> str:
 
 
 async def match_document(view: View) -> Document:
-    """GET /match/{break}?text=&amount=&from=&to=&line=…: unmatched lines, and the chosen ones."""
+    """GET /match/{break}?text=&amount=&from=&to=&line=…: unmatched lines, and the chosen lines."""
     found = await break_acts.one_break(view.context, view.subject)
     sought = left_over.LineSearch(
         text=view.word("text") or "",
@@ -313,14 +314,14 @@ SHOWN: Final = 10
 
 
 def _list(view: View) -> str:
-    """Return the address of the filtered list in which the breaks were chosen."""
+    """Return the address of the filtered list in which the operator chose the breaks."""
     given = parse_qsl(view.word("list") or "")
     query = urlencode([(name, value) for name, value in given if name in (*FILTERS, "skip")])
     return f"/breaks?{query}" if query else "/breaks"
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Return the breaks that were ticked, or that match the condition."""
+    """Return the breaks that match the condition in the form, or else the ticked breaks."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
@@ -329,14 +330,15 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
 
 
 def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
-    """Return the address of the list, or of the break that was not chosen in the list."""
+    """Return the address of the list in which the breaks were chosen, or else of the only break."""
     if view.word("list") is None and len(chosen.of) == 1:
         return address("breaks", chosen.of[0].identity)
     return _list(view)
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Sum up the breaks by cause and currency, list the largest, and name those left out."""
+    """Sum up the breaks by cause and currency, list the largest, and name breaks that were left
+    out."""
     found = chosen.of
     totals = [
         f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -372,7 +374,8 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Make a form about the chosen breaks. It acts only on the state that it shows."""
+    """Make a form about the chosen breaks. The form acts only if they still have the state
+    shown."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -382,10 +385,8 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Explain why no break is chosen.
-
-    Raises the error again if its cause is the condition field, which the list page shows.
-    """
+    """Make a form that explains why no break is chosen. If the condition has a mistake, the error
+    is raised again: the list page shows it at the field."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
@@ -397,7 +398,7 @@ def _none_chosen(view: View, error: UsageError) -> Form:
 async def _act(
     view: View, kind: Literal["assigned", "accepted"], *, value: str = "", reason: str = ""
 ) -> str | ActionResult:
-    """Act on the chosen breaks, or propose to."""
+    """Act on the chosen breaks, or propose the act."""
     chosen = await _chosen(view)
     proposal = await break_acts.act_on_breaks(
         view.context,
@@ -466,7 +467,8 @@ async def ask_accept(view: View) -> Form:
 
 
 def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[str]:
-    """Explain why the breaks may not be accepted together, and what to do."""
+    """Explain why one person may not accept these breaks together, and what to do instead. The list
+    is empty if nothing prevents it."""
     against = []
     for each in found:
         because = break_acts.too_much(allowance, each.seen)
@@ -486,7 +488,7 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the chosen breaks, or propose to accept the only one."""
+    """Accept the chosen breaks, or propose the acceptance of a single break."""
     return await _act(view, "accepted", reason=reason)
 
 
@@ -533,7 +535,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Decide what to do with late money, or propose a decision."""
+    """Decide what to do with late money, or propose the decision."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

@@ -79,7 +79,7 @@ async def ask_attach(view: View) -> Form:
 
 
 async def _subject(view: View) -> tuple[str, str, str]:
-    """Return (`order` or `break`, its name, its page) for an attachment."""
+    """Return an attachment's subject: `order` or `break`, its name, and the address of its page."""
     name = view.word("break")
     if name is not None:
         await one_break(view.context, name)
@@ -114,7 +114,7 @@ async def do_attach(view: View, reason: str) -> str:
 
 
 async def _attached(view: View) -> attachments.Attachment:
-    """Find the attachment that the address names. Raises NotFoundError."""
+    """Return the attachment named in the address. Raises NotFoundError."""
     about, subject, _ = await _subject(view)
     found = await attachments.attachments_of(
         view.context,
@@ -205,10 +205,9 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Write a moment as a person types it in the zone, to the second; empty for None.
-
-    A moment in the hour that a clock change repeats is written in UTC, since it is ambiguous.
-    """
+    """Format a moment as a person types it in the zone, to the second; empty for None. A moment in
+    the hour that a clock change repeats is formatted in UTC, because its local time is
+    ambiguous."""
     if at is None:
         return ""
     moment = to_second(at)

@@ -35,7 +35,8 @@ async def coverage_document(view: View) -> Document:
 
 
 def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
-    """Return a phrase for each name: the days that its file covers, or that they are unknown."""
+    """Return a phrase for each name: the days that its file covers, or that the days are
+    unknown."""
     return [
         f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
         f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"
@@ -70,7 +71,7 @@ async def ask_declare_coverage(view: View) -> Form:
 
 
 def day_fields(*, required: bool) -> tuple[Field, ...]:
-    """Return the form fields for the first and last day that a file covers."""
+    """Return the form fields for the first and the last day that a file covers."""
     return (
         Field(
             "first_day",

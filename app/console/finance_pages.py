@@ -109,10 +109,8 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of a day in the zone, or of the day after it if `after`.
-
-    Return None for an empty text. Raises UsageError if the text isn't a day.
-    """
+    """Return the start of a day in the zone, or the start of the next day if `after` is true.
+    Return None for an empty text. Raises UsageError if the text isn't a day."""
     if not text.strip():
         return None
     try:
@@ -136,7 +134,7 @@ async def runs_document(view: View) -> Document:
 
 
 async def run_page_document(view: View) -> Document:
-    """GET /runs/{number}: the control totals that the command shows."""
+    """GET /runs/{number}: the control totals, as the command shows them."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
         raise NotFoundError("a run has a number; the list of runs shows them")
     found = await reconcile_period.ran(
@@ -174,13 +172,13 @@ async def periods_document(view: View) -> Document:
 
 
 def _journals() -> list[dict[str, str]]:
-    """Return the formats of a closed month's journal."""
+    """Return the formats in which a closed month's journal can be downloaded."""
     return [{"form": form, "as": print_name(form)} for form in JOURNAL_FORMATS]
 
 
 async def month_of(context: AppContext, name: str) -> Month:
-    """Return a closed month, or the present state of an open one. Raises NotFoundError if there is
-    none."""
+    """Return a closed month as it was closed, or an open month in its present state. Raises
+    NotFoundError for any other name."""
     try:
         return await closed_periods.month_in_books(context, name)
     except UsageError as error:
@@ -188,11 +186,9 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: reasons against closing it, found by a job that folds every order.
-
-    If the month waits for an earlier one, the document names that. Raises UsageError if the job
-    failed.
-    """
+    """GET /periods/{month}: the reasons against closing the month, found by a job that folds every
+    order. The document names an earlier month that must be closed first. Raises UsageError if the
+    job failed."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     under_way = job is not None and job.ended is None
@@ -212,7 +208,7 @@ async def period_document(view: View) -> Document:
 
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
-    """Find the reasons against closing a month, unless it is closed or being closed."""
+    """Find the reasons against closing a month, unless the month is closed or being closed."""
     closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     document: dict[str, Any] = {
@@ -244,10 +240,10 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """List the conditions that hold, and the reasons against closing.
+    """List the conditions that are met, and the reasons against closing.
 
-    may_judge  whether the operator may judge refused deliveries again; others get a link to the
-               list of them
+    may_judge  whether the operator may judge refused deliveries again; other operators get a link
+               to the list of refused deliveries
     """
     rows = []
     unread = any(each.code == "unread" for each in blockers)  # other conditions were not checked
@@ -276,7 +272,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing the month, as of the last look at its page."""
+    """Return the reasons against closing the month that its page showed last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -299,8 +295,13 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the period that an address asks for, with its name, and its month if it is one. The
-    address has `period` with from and to, or the name of a month. as_of: None for now."""
+    """Return the period that an address asks for: its name, its scope, and its month if it is a
+    month.
+
+    The address names a month, or is `period` with the parameters `from` and `to`.
+
+    as_of  the instant of the report; None for now
+    """
     name, known = view.subject, as_of or view.context.clock.now()
     if name != "period":
         month = await month_of(view.context, name)
@@ -324,10 +325,8 @@ async def asked_scope(
 
 
 async def trends_page_document(view: View) -> Document:
-    """GET /trends: twelve months side by side, added up by a job.
-
-    Raises UsageError if the job failed.
-    """
+    """GET /trends: twelve months side by side, summed by a job. Raises UsageError if the job
+    failed."""
     seen = await view.shared_job("trends", "", work=partial(view.console.work, trends.trends))
     return {
         "looked_since": format_instant(seen.began),
@@ -341,8 +340,8 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return a use case's result, usually made in another process. Raises UsageError for a mistake
-    in the files that the settings name."""
+    """Return the result of a use case, which usually runs in another process. Raises UsageError for
+    a mistake in a file that the settings name."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:
@@ -350,11 +349,9 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 
 
 async def report_download(view: View) -> Response:
-    """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
-
-    A closed month's report or journal is the one that was closed, byte for byte; other reports are
-    made by a job.
-    """
+    """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as= A closed month's
+    report and journal are returned byte for byte as they were closed. A job makes any other
+    report."""
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
     if entries in kept:
@@ -430,10 +427,8 @@ POSTINGS: Final = 200
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank?stands=&line=&skip=: newest first, of one place or the one line, matched by a job.
-
-    Raises UsageError if the job failed.
-    """
+    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or a single line. A job
+    matches the lines. Raises UsageError if the job failed."""
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
     match = partial(
@@ -465,7 +460,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of one number, matched by a job."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows behind one total, matched by a
+    job."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -491,7 +487,8 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: of an order, payment, payout, statement line or bank line, by a job."""
+    """GET /trail/{name}: the trail of an order, payment, payout, statement line or bank line, by a
+    job."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
@@ -562,7 +559,8 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose to. Raises UsageError that lists every reason against it."""
+    """Close the month, or propose to close it. Raises UsageError that lists every reason against
+    closing."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

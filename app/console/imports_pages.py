@@ -54,7 +54,7 @@ BEYOND: Final = MAX_NUMBER + 1
 
 
 async def imports_document(view: View) -> Document | Response:
-    """GET /imports?kind=&before=. `?mapping=` is the file of a saved mapping."""
+    """GET /imports?kind=&before=. With `?mapping=`, the file of a saved mapping."""
     if (name := view.word("mapping")) is not None:
         found_mapping = await one_mapping(view.context, name)
         headers = {"Content-Disposition": f'attachment; filename="{file_part(name)}.toml"'}
@@ -111,7 +111,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an upload of this operator. Raises NotFoundError that says what to do."""
+    """Return an upload of this operator. Raises NotFoundError with advice on what to do."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -122,7 +122,7 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def _problem_of(upload: Upload) -> str | None:
-    """Return why a file was not read or imported. Return None if it was, or is being read."""
+    """Return why a file could not be read or imported; None without a failure."""
     if upload.job is not None and upload.job.problem is not None:
         return upload.job.problem
     if upload.seen is None or not upload.seen.refused:
@@ -131,12 +131,13 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the statement whose balances differ, if that is why the file was refused."""
+    """Return the statement whose balances differ; None if the file was not refused for that
+    reason."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
 def clear_of(view: View) -> list[Upload]:
-    """Return the person's uploads without unclear rows, oldest first."""
+    """Return the operator's uploads that await import and have no rejected rows, oldest first."""
     return [
         each
         for each in reversed(view.console.uploads.of_person(view.person.name))
@@ -145,10 +146,9 @@ def clear_of(view: View) -> list[Upload]:
 
 
 def state_of(upload: Upload) -> str:
-    """Return the state: reading, to_choose, to_confirm, refused, failed, importing or imported.
-
-    It is `to_choose` if a person must say what the file is, or whose statement.
-    """
+    """Return an upload's state: reading, to_choose, to_confirm, refused, failed, importing or
+    imported. `to_choose` means that a person must state the file's kind or the statement's
+    source."""
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
@@ -163,9 +163,7 @@ def state_of(upload: Upload) -> str:
 
 async def import_document(view: View) -> Document | Response:
     """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
-
-    `?rejects=1` downloads the rejected rows of an upload, `?changes=1` all changed rows.
-    """
+    `?rejects=1` downloads the rejected rows of an upload, and `?changes=1` all changed rows."""
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
     upload = upload_of(view, view.subject)
@@ -221,14 +219,14 @@ async def import_document(view: View) -> Document | Response:
 
 
 def _choices(identity: FileIdentity) -> list[dict[str, str]]:
-    """Return the kinds and sources that a file may have, for a person to choose from."""
+    """Return the kinds and sources from which a person may choose for this file."""
     if identity.kind == "statement":
         return [{"kind": "statement", "source": each} for each in identity.sources]
     return [{"kind": each, "source": ""} for each in identity.kinds]
 
 
 async def _past(view: View, number: int) -> Document | Response:
-    """Describe an earlier import, and its withdrawal if it was withdrawn."""
+    """Describe an earlier import, and its withdrawal if the import was withdrawn."""
     found, taken_back = await imports.past_import(view.context, number), None
     if view.word("changes") is not None:
         name = f"import-{number}.changes.csv"
@@ -322,7 +320,7 @@ async def ask_withdraw_import(view: View) -> Form:
 
 
 async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
-    """Withdraw the import, or propose to."""
+    """Withdraw the import, or propose the withdrawal."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:

@@ -19,8 +19,9 @@ from jinja2 import Environment
 class Locale:
     """Notation of numbers and dates.
 
-    group, decimal  marks of thousands and of decimals
-    day             as `strftime` takes it
+    group    separator of thousands
+    decimal  decimal separator
+    day      format of a day for `strftime`
     """
 
     name: str
@@ -62,7 +63,7 @@ def locale_of(accepted: str) -> Locale:
 
 @contextmanager
 def shown_in(locale: Locale) -> Iterator[None]:
-    """Format numbers and dates in a locale within this task."""
+    """Format numbers and dates in a locale, within this task, until the context ends."""
     token = _SHOWN.set(locale)
     try:
         yield
@@ -88,7 +89,7 @@ def local_day(value: date) -> str:
 
 
 class _Number(int):
-    """A whole number that `{:,}` formats as the locale does."""
+    """A whole number whose `{:,}` format uses the locale's separators."""
 
     def __format__(self, form: str) -> str:
         return local_number(int(self)) if form == "," else super().__format__(form)
@@ -98,8 +99,8 @@ class LocalEnvironment(Environment):
     """Template environment in which `"{:,}".format(…)` uses the locale's separators."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return an attribute for a template; the `format` of a text writes numbers as the locale
-        does."""
+        """Return an attribute for a template. The `format` of a text writes numbers in the
+        locale."""
         if attribute == "format" and isinstance(obj, str):
 
             def local(*values: Any, **named: Any) -> str:

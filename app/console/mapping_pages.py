@@ -64,8 +64,8 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map_columns(view: View) -> Form:
-    """Ask what each column means, then what each word means in columns that use a fixed
-    vocabulary."""
+    """Ask for the meaning of each column. Once columns with a fixed vocabulary are chosen, ask also
+    for the meaning of each word in them."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given
@@ -129,7 +129,7 @@ async def ask_map_columns(view: View) -> Form:
 
 
 def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str]) -> list[Field]:
-    """Return a form field for each word in the chosen columns that use a fixed vocabulary."""
+    """Return a form field for each word in the chosen columns that have a fixed vocabulary."""
     found = []
     for name, meanings in presets.KINDS[kind].words.items():
         for place, word in enumerate(_words_in(seen, given.get(f"column.{name}", ""), given)):
@@ -151,7 +151,7 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
 
 
 def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequence[str]:
-    """Return the words in a column. A column without a heading includes its displayed name."""
+    """Return the words in a column. For a column without a heading, include its displayed name."""
     words = seen.words.get(column, ())
     is_word = words and given.get("first", NAMES_COLUMNS) != NAMES_COLUMNS
     return list(dict.fromkeys([column, *words])) if is_word else words

@@ -106,7 +106,7 @@ async def do_prove(view: View, reason: str) -> Response:
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """List the log entries of an order: its deliveries and published outcomes."""
+    """List the log entries of an order: those of its deliveries and of its published outcomes."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [
@@ -146,7 +146,7 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Preview the verdicts that today's secrets and profiles give."""
+    """Preview the verdicts on refused deliveries under the current secrets and profiles."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [
@@ -337,7 +337,8 @@ async def do_unpin(view: View, reason: str) -> str:
 
 
 def _list(view: View) -> tuple[str, dict[str, str]]:
-    """Return a list's page and filters. Raises UsageError for values that the page rejects."""
+    """Return a list's page and filters. Raises UsageError for a value that the list does not
+    allow."""
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")
@@ -440,8 +441,8 @@ def _kind(view: View) -> ProposalKind:
 
 
 async def _chosen(view: View) -> list[str]:
-    """Return the ticked orders, or else those that the list's filters match; empty without
-    either."""
+    """Return the ticked orders, or else the orders that match the list's filters. Return an empty
+    list if nothing is ticked and there are no filters."""
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked
@@ -477,7 +478,7 @@ async def ask_unmask_many(view: View) -> Form:
 
 
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
-    """Propose to see the customers' numbers."""
+    """Propose to see the phone numbers of the chosen orders' customers."""
     orders = re.split(r"\r?\n", view.given.get("orders", ""))
     asked = customers.UnmaskRequest(
         orders=[each for each in orders if each.strip()],
@@ -512,7 +513,7 @@ async def ask_see_numbers(view: View) -> Form:
 
 
 async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
-    """Show the numbers, or return them as a file."""
+    """Show the phone numbers, or return them as a file."""
     form = view.given.get("as", "page")
     if form not in SHOWN_AS:
         raise UsageError(f"choose how to show them: {', '.join(SHOWN_AS)}")

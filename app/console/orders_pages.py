@@ -123,7 +123,7 @@ DUE_SHOWN: Final = 10
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
-    """Return the tasks of finance that the person's role may see."""
+    """Return the finance tasks that the operator's role may see."""
     person, context = view.person, view.context
     if not person.may("breaks"):
         return None
@@ -211,10 +211,8 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """GET /orders?outcome=&group=&finding=&before=&after=&choose=
-
-    `group` is a group of outcomes. Orders without an attempt are sorted by reference.
-    """
+    """GET /orders?outcome=&group=&finding=&before=&after=&choose= `group` names a group of
+    outcomes. Orders without an attempt are sorted by reference."""
     filters = view.filters(FILTERS)
     outcome, group, finding = (filters[name] for name in ("outcome", "group", "finding"))
     outcomes = GROUPS[group] if group is not None else () if outcome is None else (outcome,)
@@ -253,9 +251,9 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /find?before=: orders and bank lines that match the text. The text is not shown again,
-    since it may be a phone number. If only part of the bank lines was searched and the text is not
-    a number, the form to search further back repeats it."""
+    """POST /find?before=: orders and bank lines that match the text. The page does not repeat the
+    text, because the text may be a phone number. One exception is the form that searches further
+    back, which appears if only part of the bank lines was searched and the text is not a number."""
     found = await find_orders.find_orders(
         view.context,
         text,
@@ -281,10 +279,8 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """GET /orders/{order}?as_of=&before=
-
-    `before` is the number of an event: those before it are shown instead of the newest.
-    """
+    """GET /orders/{order}?as_of=&before= `before` is the number of an event. The page then shows
+    earlier events instead of the newest."""
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
     ledger: dict[str, Any] = {**await read_orders.order_document(view.context, order, as_of=as_of)}
@@ -377,13 +373,13 @@ def sentence_of(text: str) -> dict[str, Any]:
 
 
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
-    """Break an order's money down: each member is an amount or None.
+    """Break down an order's money. Each member is an amount or None.
 
     given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
-    disputed     money in dispute that is therefore not held
-    owed_back    money still to be given back: everything held after a cancellation, else the
-                 surplus over the price; less what is on its way
-    on_its_way   the part that pending refunds will give back
+    disputed     money in open disputes, which is not part of `held`
+    owed_back    money still to be returned: after a cancellation everything held, otherwise the
+                 surplus over the price; in both cases less `on_its_way`
+    on_its_way   money that pending refunds will return
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -457,7 +453,7 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """GET /deliveries/{delivery}. Viewing a refused delivery is recorded in the audit trail."""
+    """GET /deliveries/{delivery}. The audit trail records each viewing of a refused delivery."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:
@@ -480,7 +476,8 @@ async def delivery_document(view: View) -> Document:
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Find known mistakes that would explain the refusal, or say why none could be tried."""
+    """Find known mistakes that would explain the refusal, or explain why no mistake could be
+    tested."""
     try:
         found = await diagnose_delivery(
             view.context, view.subject, accounts=accounts(view.context.settings)

@@ -38,14 +38,14 @@ FOLDER: Final = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypingError:
-    """Invalid form input on a page, with a sentence about the mistake and the typed text."""
+    """Mistake in a form on a page: a sentence about the mistake, and the typed text."""
 
     sentence: str
     typed: Mapping[str, str]
 
 
 class Pages:
-    """Templates of a console, with their filters and the menu."""
+    """Templates of a console, with their filters and the navigation menu."""
 
     def __init__(self, console: Console, pages: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
         self._console = console
@@ -142,7 +142,7 @@ class Pages:
         return self._answer(page.template_name, values, 200 if mistake is None else 400)
 
     def _navigation(self, view: View, page: Page | None) -> list[dict[str, Any]]:
-        """Return the menu: single pages by their own word, each group by its first page."""
+        """Return the menu's entries. A group's entry leads to the first page of the group."""
         entries: dict[str, dict[str, Any]] = {}
         for each in self._menu:
             if view.person.may(each.reads):
@@ -157,7 +157,7 @@ class Pages:
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Render a page that isn't in the menu, such as a form, for a signed-in person."""
+        """Render a page outside the menu, such as a form, for a signed-in person."""
         common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
         return self.plain(template, title=title, values={**common, **values}, status=status)
 
@@ -214,8 +214,10 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
-        """Draw when each event happened and arrived, in the console's zone. `first` is the number
-        of the first event."""
+        """Draw when each event happened and when it arrived, in the console's zone.
+
+        first  number of the first event
+        """
 
         spoken = [
             Spoken(
@@ -267,12 +269,12 @@ def _fees_chart(
 
 
 def _same_list(page: Page, entry: Page) -> bool:
-    """Return whether a menu entry is this page, or the list that this page belongs to."""
+    """Return whether a menu entry is this page or the list to which this page belongs."""
     return page.path.split("/")[1] == entry.path.split("/")[1]
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's address with `{}` for the format, for links to the other formats."""
+    """Return the page's address with `{}` in place of the format, for links to other formats."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -298,18 +300,16 @@ Following = Callable[[Document], Awaitable[Document | None]]
 
 
 async def no_following(document: Document) -> Document | None:
-    """Return None, for a document of one page."""
+    """Return None: the document has only one page."""
     return None
 
 
 def as_csv(
     document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
 ) -> Response:
-    """Return a list as CSV: the rows of all its pages, and local times in extra columns.
-
-    Amounts are numbers in columns of their own: `safe_cell` would mark a negative one as text,
-    and no spreadsheet would add it up.
-    """
+    """Return a list as CSV: the rows of all its pages, with local times in extra columns. Amounts
+    are written as plain numbers in separate columns. `safe_cell` would mark a negative amount as
+    text, and a spreadsheet would not add it up."""
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 
 
@@ -334,7 +334,7 @@ async def _csv_lines(
 
 
 def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
-    """Return a file to save; browsers do not open it."""
+    """Return a file for the browser to save instead of opening."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
 

@@ -61,7 +61,8 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """Build the request from the form's fields, or else for a phone number."""
+    """Build the erasure request from the form. The subject is a phone number unless the form says
+    otherwise."""
     what = view.given.get("what", view.word("what") or "phone")
     return erase.ErasureRequest(
         phone=subject if what not in ("order", "email") else None,
@@ -73,15 +74,14 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Sign whose data the operator previewed."""
+    """Sign the subject of the preview, so that only a previewed erasure can be proposed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 async def ask_erase(view: View) -> Form:
-    """Ask whose data to erase, then show the preview. If the order doesn't fit, ask for it
-    again."""
+    """Ask whose data to erase, then show the preview. After a mistake, ask again."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")
@@ -98,7 +98,7 @@ async def ask_erase(view: View) -> Form:
 
 
 def _first_asked(*problem: str) -> Form:
-    """Ask whose data to erase; show the problem with the last answer."""
+    """Ask whose data to erase; show the problem with the previous answer, if any."""
     return Form(
         "A customer's personal data",
         "/privacy",
@@ -115,7 +115,7 @@ def _first_asked(*problem: str) -> Form:
 
 
 def _whose(label: str) -> tuple[Field, ...]:
-    """Return the fields that identify a person, by their own data or by one of their orders."""
+    """Return the fields that identify a person by their own data or by one of their orders."""
     choices = ("phone", "phone number"), ("email", "email address"), ("order", "order")
     return (
         Field("what", label, choices=choices, value="phone"),
@@ -129,7 +129,10 @@ def _whose(label: str) -> tuple[Field, ...]:
 
 
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
-    """Preview the erasure. `looks` says whether the form only previews or may then propose."""
+    """Preview the erasure.
+
+    looks  whether the form only previews; otherwise the form proposes the erasure
+    """
     try:
         found = await erase.erase(
             view.context,

@@ -27,7 +27,7 @@ async def proposals_document(view: View) -> Document:
 
 
 def shown_kinds(view: View) -> frozenset[str] | None:
-    """Return the kinds that the operator may see; None: all."""
+    """Return the kinds of proposals that the operator may see; None if they may see all kinds."""
     return view.console.proposals.shown_to(view.person.role)
 
 
@@ -88,7 +88,8 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return the waiting proposal about this break or month, if the operator may see it."""
+    """Return the waiting proposal about this break or month; None if the operator may not see
+    it."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
@@ -97,7 +98,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 
 
 def proposed(proposal: Proposal) -> ActionResult:
-    """Say that an action was proposed."""
+    """Report that an action was proposed."""
     return ActionResult(
         "Proposed to a second person",
         address("proposals", proposal.id),
@@ -108,11 +109,11 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Make the form of a decision, ready if the operator may decide.
+    """Make the form of a decision on a proposal, ready if the operator may decide.
 
-    consequence  lines of a form that is ready
-    own          whether only the proposer may decide
-    second       whether it takes a second person
+    consequence  lines that are shown only if the form is ready
+    own          whether only the proposer may take this decision; otherwise the proposer may not
+    second       whether the decision needs a second person
     """
     found = await proposal_shown(view, view.needed("proposal"))
     row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
@@ -144,7 +145,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve a proposal. A job does the work if it takes long."""
+    """Approve a proposal. If its act takes long, a job carries it out."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

@@ -19,7 +19,7 @@ from reconcile.periods import Calendar
 
 
 async def rules_document(view: View) -> Document:
-    """GET /rules: the rules in force, the limits that they set, and every setting."""
+    """GET /rules: the current rules, the limits that they set, and every setting."""
     saved = await match_rules.current_rules(view.context)
     rules = match_rules.rules_of(saved)
     return {
@@ -48,7 +48,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 async def ask_add_rule(view: View) -> Form:
-    """Build the form for one rule, filled with its values in force."""
+    """Build the form for one rule, filled with the rule's current values."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     fields = _FIELDS[kind](view, match_rules.rules_of(saved))
@@ -137,7 +137,7 @@ _FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]
 
 
 async def do_add_rule(view: View, reason: str) -> str:
-    """Add the rule to those in force, and preview the difference."""
+    """Add the rule to the current rules, and preview the effect."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     toml = "" if saved is None else saved.toml
@@ -179,7 +179,7 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return a preview's mark: the number of the rules in force, and the rules that it tries."""
+    """Return a preview's mark: the number of the current rules, and the text of the tried rules."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
@@ -198,7 +198,7 @@ def preview_of(view: View, name: str) -> Job:
 
 
 async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: what the tried rules would change."""
+    """GET /previews/{job}: the changes that the tried rules would make."""
     job = preview_of(view, view.subject)
     nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
     result = job.result or nothing
@@ -219,7 +219,7 @@ async def preview_document(view: View) -> Document:
 
 
 async def fees_document(view: View) -> Document:
-    """GET /fees?from=&to=: fee rules suggested by the statement lines of some days."""
+    """GET /fees?from=&to=: fee rules suggested by the statement lines of the chosen days."""
     found = await _suggested_fees(view)
     calendar = Calendar(view.context.calendar_zone)
     days = {
@@ -230,8 +230,8 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and text of a rule for bank lines with the same payer, or else the same
-    text."""
+    """Return the key and text of a rule that matches bank lines like the line `line`. The text is
+    the line's payer, or what the bank wrote if no payer is named."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):
         raise UsageError("your role may not read what the bank wrote")
@@ -243,7 +243,7 @@ async def _text_rule(view: View, line: str) -> tuple[str, str]:
 
 
 async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
-    """Suggest fee rules from the days in the address; by default from the last whole month."""
+    """Suggest fee rules from the days in the address, or from the last whole month by default."""
     zone, calendar = view.context.calendar_zone, Calendar(view.context.calendar_zone)
     this_month = calendar.month(calendar.day_of(view.context.clock.now())[:7]).start
     last_day = calendar.day_of(Instant(this_month - TICK))
@@ -286,8 +286,8 @@ async def do_preview_rules(view: View, reason: str) -> str:
 
 
 async def _tried(view: View, rules: str) -> str:
-    """Compare rules with those in force, in a process with a time limit; return the preview's
-    address."""
+    """Compare rules with the current rules in a process with a time limit. Return the address of
+    the preview."""
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = await view.job("preview", view.person.name, work=work, mark=mark)
@@ -324,7 +324,7 @@ async def ask_save_rules(view: View) -> Form:
 
 
 async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Save the rules, or propose to."""
+    """Save the rules, or propose to save them."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")
@@ -335,7 +335,7 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the rules in force are still those that the preview compared with."""
+    """Return whether the current rules are still the rules that the preview compared with."""
     return job.mark == await tried_as(view, rules_tried(job))
 
 

@@ -88,10 +88,8 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter: limits the tries under each name within a time, by default a minute.
-
-    Beyond MOST names, it drops those that were unused the longest.
-    """
+    """Rate limiter that counts the tries under each name in a period, by default a minute. It
+    stores at most MOST names, and drops the least recently used beyond that."""
 
     MOST: Final = 10_000
     MINUTE_S = 60.0
@@ -105,7 +103,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Count a try. Return False if the limit is reached."""
+        """Count a try. Return False if the limit was already reached."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -118,10 +116,8 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network whose tries are counted together, about one customer of a provider.
-
-    An IPv4 address mapped into IPv6, as a dual-stack socket shows it, counts as IPv4.
-    """
+    """Return the network that an address is counted under: about one customer of an internet
+    provider. An IPv4 address mapped into IPv6, as a dual-stack socket shows it, counts as IPv4."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -166,7 +166,7 @@ async def tokens_document(view: View) -> Document:
 
 
 def last_checks(view: View) -> Checked | None:
-    """Return the last finished checks that this console ran; None if there are none yet."""
+    """Return the last finished checks that this console ran; None if no checks have finished."""
     job = view.console.jobs.newest("checks")
     return None if job is None else job.result
 
@@ -262,7 +262,7 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Resend the notifications that were shown; all of them or none."""
+    """Resend all notifications that were shown, or none of them."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:
@@ -314,7 +314,8 @@ async def ask_verify_log(view: View) -> Form:
 
 
 async def do_verify_log(view: View, reason: str) -> str:
-    """Verify the log in another process. Operators who ask meanwhile share the result."""
+    """Verify the log in another process. Operators who ask during a verification share its
+    result."""
 
     async def work() -> VerifiedLog:
         try:
@@ -353,7 +354,7 @@ async def ask_invite(view: View) -> Form:
 
 
 async def do_invite(view: View, reason: str) -> ActionResult:
-    """Create the link, and show it once."""
+    """Create the invitation link, and show it once."""
     chosen = view.given.get("role")
     role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:

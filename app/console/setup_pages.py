@@ -59,7 +59,8 @@ async def setup_document(view: View) -> Document:
 
 
 async def _settings(context: AppContext) -> list[Check]:
-    """Compare the settings that the next start would use with those of the running service."""
+    """Compare the settings that the next start would use with the settings of the running
+    service."""
     note, key = await noted_service(context), context.phone_key
     if note is None or key is None:
         return []
@@ -205,7 +206,10 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
 def _outcome(
     answer: Exchange, service: str, reference: str | None, *, nameless: str | None
 ) -> ActionResult:
-    """Describe the service's answer. nameless: what to do where the event names no order"""
+    """Describe the service's answer to a test event.
+
+    nameless  advice for an event that names no order
+    """
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(
@@ -231,10 +235,14 @@ _LOCAL: Final = re.compile(
 
 
 def service_address(given: str, *, own: str) -> str:
-    """Return the service's address, without a slash at its end; own: its public address, if set.
+    """Return the service's address without a slash at its end.
 
-    Raises UsageError for any address but this machine's and the service's own, so that nothing is
-    sent elsewhere: a pattern matches the whole text, and nothing is parsed.
+    Raises UsageError for an address that is neither on this machine nor the service's public
+    address, so that events are sent nowhere else. A pattern checks the whole text instead of a URL
+    parser.
+
+    given  address that the operator typed
+    own    the service's public address, if set
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)

@@ -92,7 +92,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return an address of this console unchanged, and the first page for any other address."""
+    """Return an address of this console unchanged; return the first page for any other address."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -117,11 +117,11 @@ def qr_code(text: str) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentForm:
-    """Text typed in a form that was sent after its session had ended.
+    """Text typed into a form that was submitted after its session had ended.
 
     name   the session's operator
     where  the form's address
-    until  seconds of this process's clock
+    until  expiry, in seconds of this process's clock
     """
 
     name: str
@@ -131,10 +131,8 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Store of forms that arrived after their session had ended, until the operator signs in again.
-
-    It keeps one per session, under the hash of its cookie, only in memory.
-    """
+    """Store of forms submitted after their session had ended, until the operator signs in again. It
+    keeps one form per session, under the hash of the session's cookie, only in memory."""
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0
@@ -144,10 +142,8 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store a session's form, replacing its last one. Beyond MOST, the oldest is dropped.
-
-        Passwords, possible phone numbers and the form's id are left out.
-        """
+        """Store a session's form, replacing its previous form. Beyond MOST, the oldest form is
+        dropped. Passwords, possible phone numbers and the form's id are left out."""
         until = self._clock() + self.KEPT_S
         typed = {
             word: text
@@ -160,18 +156,18 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a form to the new session, or drop it if another operator signed in."""
+        """Move a form to the operator's new session, or drop it if another operator signed in."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
 
     def at(self, cookie: str, where: str) -> Mapping[str, str]:
-        """Return the text typed in the form at an address; empty if none is kept."""
+        """Return the text typed into the form at an address; empty if no form is stored for it."""
         kept = self._kept.get(_hashed(cookie))
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """Drop a form that was submitted, or whose operator has signed out."""
+        """Drop a form because it was submitted, or because its operator has signed out."""
         self._kept.pop(_hashed(cookie), None)
 
 
@@ -184,12 +180,13 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the name that binds a grant to link the company's account to this session alone."""
+    """Return the name under which a session may link the company's account. The name binds the
+    grant to this session alone."""
     return f"link {_hashed(cookie)}"
 
 
 class SigningIn:
-    """Routes of signing in and out, and the operator of a request."""
+    """Routes for signing in and out; also finds the operator of a request."""
 
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
@@ -203,8 +200,10 @@ class SigningIn:
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return the signed-in person. `used` is False for requests that a script made
-        unprompted."""
+        """Return the signed-in person.
+
+        used  False for a request that a script made without the person's action
+        """
         token = self._cookie(request)
         if not token:
             return None
@@ -230,9 +229,9 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Count a try. Returns False if none is left.
+        """Count a try to sign in. Return False if no try is left.
 
-        known  whether a session proves the name: then strangers' tries don't count
+        known  whether a session proves the name; strangers' tries are then not counted against it
         """
         network = _network(request)
         if not self._by_network.take(network):
@@ -244,10 +243,9 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Keep a form that came after its session had ended. Returns whether it was kept.
-
-        A cookie that never had a session keeps nothing, so that strangers can't fill the memory.
-        """
+        """Keep a form that was submitted after its session had ended. Return whether it was kept. A
+        form is kept only if its cookie once had a session, so that strangers can't fill the
+        memory."""
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
         if name is None:
@@ -260,7 +258,7 @@ class SigningIn:
         return True
 
     def unsent(self, request: Request) -> Mapping[str, str]:
-        """Return the text typed in this form before its operator had to sign in again."""
+        """Return the text typed into this form before its operator had to sign in again."""
         return self._unsent.at(self._cookie(request), address_of(request))
 
     def keep_typed(self, request: Request, person: Person, fields: Mapping[str, str]) -> None:
@@ -270,7 +268,7 @@ class SigningIn:
         )
 
     def forget_unsent(self, request: Request) -> None:
-        """Drop the kept text of this form, which was submitted now."""
+        """Drop the stored text of this form because the form is now submitted."""
         if self.unsent(request):
             self._unsent.drop(self._cookie(request))
 
@@ -282,8 +280,10 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie, or the cookie of a sign-in, whose name has the suffix
-        `also`."""
+        """Set the session's cookie, or a sign-in's cookie.
+
+        also  suffix of the cookie's name for a sign-in
+        """
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -306,8 +306,9 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return the proof that an irreversible act requires: `password`, `company` or nothing.
-        `company` means to sign in at the company's provider again."""
+        """Return the proof of identity that an irreversible act requires, or an empty text for
+        none. `password` means to type the password again, `company` to sign in again at the
+        company's provider."""
         if person.way == "link":
             return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())
@@ -315,10 +316,8 @@ class SigningIn:
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Check the operator's password again, within the limit on tries, and renew their session.
-
-        `with_session` adds the new cookie to the answer. With the company's account, the provider
-        has checked the identity and renewed the session already.
-        """
+        `with_session` adds the new cookie to the answer. For operators who signed in without a
+        password, return whether that sign-in is proof enough (`proof_of`)."""
         if person.way != "password":
             return not self.proof_of(person)
         fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(
@@ -337,14 +336,16 @@ class SigningIn:
         return True
 
     def with_session(self, request: Request, answer: Response) -> Response:
-        """Return the answer, with the new cookie if its request renewed the session."""
+        """Return the answer, with the new cookie if the request renewed its session."""
         if (renewed := getattr(request.state, "renewed", None)) is not None:
             self._set_cookie(answer, renewed)
         return answer
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
-        """Record a failed try in the trail, at limited intervals. name: the session's operator, if
-        any"""
+        """Record a failed try in the audit trail, at limited intervals.
+
+        name  the session's operator, if known
+        """
         network = _network(request)
         if self._noted.take(network if name is None else f"{network} {name}"):
             await sessions.note_failure(self._console.context, name=name)
@@ -382,8 +383,8 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
-        """Return the passkey's answer in the form; None without one. Raise SignInRefused if its
-        challenge is too old or belongs to another browser."""
+        """Return the passkey's answer in the form; None if the form has no answer. Raise
+        SignInRefused if the challenge is too old or belongs to another browser."""
         if not form.get("passkey"):
             return None
         console, challenge = self._console, form.get("challenge", "")
@@ -464,14 +465,15 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether this session's form on My account, with the password, started this
+        """Return whether this session's form on My account, which checks the password, started the
         sign-in."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Complete a sign-in when the browser returns from the company's sign-in. Works once."""
+        """Complete a sign-in when the browser returns from the company's sign-in. A return works
+        once."""
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")
@@ -536,8 +538,8 @@ class SigningIn:
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """Sign somebody in by a link of the machine's owner; the demo's link works on this machine
-        only."""
+        """Sign a person in by a link from the machine's owner. The demo's link works only if this
+        machine alone reaches the console."""
         title = "Come in by a link"
         if request.method != "POST":
             return self._link_form(title, "/enter")
@@ -553,7 +555,7 @@ class SigningIn:
             return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """Show the form of an invitation, and store the password that the operator sets in it."""
+        """Show the form of an invitation, and store the password that the operator chooses."""
         if not self._open_to("password"):
             return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":

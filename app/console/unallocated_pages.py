@@ -69,7 +69,7 @@ async def _payment(view: View) -> unallocated.Unallocated:
 def _form(
     found: unallocated.Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any
 ) -> Form:
-    """Build a form about a payment. It carries the last decision about the payment."""
+    """Build a form about a payment. A hidden field carries the last decision about the payment."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
     seen = Field("replaces", "", kind="hidden", value=found.last_act or "", required=False)
     return Form(
@@ -83,8 +83,8 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the button's label; empty for the action's own label. Roles that may not assign alone
-    get a label that proposes."""
+    """Return the button's label, or an empty text for the action's own label. Roles that may not
+    assign a payment alone get the label for proposing."""
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

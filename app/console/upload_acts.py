@@ -47,7 +47,7 @@ PRESETS: Final = (
 
 
 async def _mappings(view: View) -> dict[str, Path]:
-    """Return the mappings to choose from, by name: saved ones and those in the folder."""
+    """Return the available mappings by name: saved mappings and those in the mappings folder."""
     saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
     return saved | mappings_in(view.context.settings.console.mappings)
 
@@ -135,7 +135,7 @@ async def ask_upload(view: View) -> Form:
 
 
 async def do_upload(view: View, reason: str) -> str:
-    """Keep the files, and read each in a dry run."""
+    """Store the uploaded files, and read each file in a dry run."""
     if not view.files:
         raise UsageError("choose a file that is not empty")
     kind, source = _said_identity(view)
@@ -171,7 +171,8 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and last day that the form states; None if empty. Raises UsageError."""
+    """Return the first and the last day that the form states; None without them. Raises
+    UsageError."""
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")
@@ -201,7 +202,7 @@ def begin_reading(
 ) -> None:
     """Begin the job that recognizes a file and reads it in a dry run.
 
-    content  a mapping that a person drafted for it
+    content  a mapping that a person made for this file; empty without one
     """
     console = view.console
     if content:
@@ -290,10 +291,8 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an upload again with the form's options.
-
-    A button that only says what the file is keeps the other options, such as sheet and encoding.
-    """
+    """Read an upload again with the form's options. A button that states only the file's kind keeps
+    the other options, such as sheet and encoding."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:
@@ -342,7 +341,7 @@ async def ask_import(view: View) -> Form:
 
 
 async def do_import(view: View, reason: str) -> str:
-    """Import the bytes that the dry run read."""
+    """Import exactly the bytes that the dry run read."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("this is not the file that was shown: look at it again")
@@ -381,8 +380,8 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload that was imported whole. Return the import's number; None for any other
-    upload."""
+    """Drop an upload that was imported completely. Return the import's number, or None if the
+    upload was not dropped."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)
@@ -409,7 +408,7 @@ async def ask_import_all(view: View) -> Form:
 
 
 async def do_import_all(view: View, reason: str) -> str:
-    """Import the files that were shown and still have no unclear row, one after another."""
+    """Import the files that were shown and still have no rejected row, one after another."""
     shown = set(view.given.get("uploads", "").split())
     clear = [each for each in imports_pages.clear_of(view) if each.name in shown]
     for upload in clear:
@@ -440,7 +439,7 @@ async def ask_accept_balance_difference(view: View) -> Form:
 
 
 async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
-    """Propose to import a bank file despite the difference of balances that was shown."""
+    """Propose to import a bank file despite its difference in balances, which the form showed."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     differs = imports_pages.differs_in(upload)
     if differs is None:

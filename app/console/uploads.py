@@ -81,7 +81,7 @@ _LAST: Final = b"--\r\n"
 
 @dataclass(slots=True, kw_only=True)
 class ReceivedFile:
-    """A file as it arrived, in a folder of its own."""
+    """A received file, in a folder of its own."""
 
     folder: Path
     path: Path
@@ -94,18 +94,18 @@ class ReceivedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """File that waits for its import.
+    """Uploaded file that has not been imported yet.
 
-    kind     None until it is recognized or chosen
-    source   of a statement, None until it is recognized or chosen; else empty
-    mapping  name of the mapping; empty: the usual column names
-    preset   name of the export; empty: recognize it
-    job      the dry run, then the import
-    identity what its content shows it to be; None before it was examined
-    sheets   of a workbook, the names of its sheets with content
-    columns  its columns and first rows, once somebody began a mapping
-    seen     result of the dry run; None before its end
-    done     result of the import; None before its end
+    kind     kind of import; None until it is recognized or chosen
+    source   a statement's source; None until it is recognized or chosen; empty for other kinds
+    mapping  name of the mapping; empty for the usual column names
+    preset   name of the provider's export format; empty if it is still to be recognized
+    job      job of the dry run, later job of the import
+    identity what the file's content shows it to be; None until the content is examined
+    sheets   names of a workbook's sheets that have content
+    columns  the file's columns and first rows, once a person has begun a mapping
+    seen     result of the dry run; None before the dry run ends
+    done     result of the import; None before the import ends
     """
 
     name: str
@@ -131,7 +131,7 @@ class Upload:
 
     @property
     def busy(self) -> bool:
-        """Return whether a job is reading it now."""
+        """Return whether a job is reading the file now."""
         return self.job is not None and self.job.ended is None
 
 
@@ -150,11 +150,9 @@ class Uploads:
     # --- receiving -------------------------------------------------------------------------------
 
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and its files.
-
-        Raises UsageError if the form is invalid, too long or too slow, or gets no turn;
-        UnreachableError if the disk is full.
-        """
+        """Return a form's fields and its files. Raises UsageError if the form is invalid, too long
+        or too slow, or if too many forms are being received; raises UnreachableError if the disk is
+        full."""
         try:
             await self._turn(request)
             try:
@@ -188,7 +186,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Read a form to its end, then report mistakes: a browser shows no answer before."""
+        """Read a form to its end before reporting mistakes: browsers show no earlier answer."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -214,7 +212,7 @@ class Uploads:
             await form.close()
 
     def _place(self) -> Path:
-        """Create a folder for one form, or one file."""
+        """Create a folder for one form or for one file."""
         if self._folder is None or not self._folder.exists():
             self.close()
             _delete_left_behind()
@@ -229,7 +227,8 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Keep an upload. Raises UsageError if all others are being read."""
+        """Keep an upload. Raises UsageError if the store is full and every stored upload is being
+        read."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]
@@ -248,7 +247,7 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return an upload of this operator; None if there is none, or no longer."""
+        """Return an upload of this operator; None if it is unknown or no longer stored."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
@@ -280,7 +279,7 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete folders of killed consoles, whose locks are free."""
+    """Delete folders that killed consoles left behind. Their locks are free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -293,11 +292,9 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes as they arrive.
-
-    A form that is too long is read on up to READ_ON_BYTES. Raises UsageError at its end if it is
-    too long, or lacks the closing delimiter (RFC 2046, 5.1.1).
-    """
+    """Yield a form's bytes as they arrive. If a form is too long, its rest is read and discarded up
+    to READ_ON_BYTES. Raises UsageError at the end of a form that is too long or lacks the closing
+    delimiter (RFC 2046, 5.1.1)."""
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]
@@ -317,7 +314,10 @@ async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
 def _taken_from(
     form: FormData, place: Callable[[], Path]
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
-    """Return the fields and files of a form. place: creates a folder for one file."""
+    """Return the fields and files of a form.
+
+    place  creates a folder for one file
+    """
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []
     try:
@@ -358,7 +358,7 @@ def _file_name(sent: str) -> str:
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
-    """Return the mappings in a folder, the files *.toml, by name."""
+    """Return the mapping files (*.toml) in a folder, by name."""
     if folder is None:
         return {}
     return {each.stem: each for each in sorted(folder.glob("*.toml")) if each.is_file()}

@@ -51,17 +51,18 @@ FORMATS: Final = ("html", "json", "csv")
 class Console:
     """Everything that pages work with.
 
-    origin       scheme and host as browsers know them
-    hosts        values that a request's Host header may have
-    loopback     whether only this machine reaches it
+    origin       scheme and host as browsers see them
+    hosts        allowed values of a request's Host header
+    loopback     whether only this machine reaches the console
     cookie       name of the session cookie
-    mark_key     signs marks of previewed things; valid in this process alone
+    mark_key     key that signs marks of previews; valid only in this process
     work         runs a job's function, usually in another process
-    makes        does so for a document that somebody waits for; imports never delay it
-    reads_rules  the same with a time limit: a TOML parser's time grows with the square
-    approve      approves a proposal that takes long: (proposal, by, reason, typed)
-    company      provider of the company's accounts; None: people sign in with a password
-    transport    sends test events; None: by the network
+    makes        like `work`, for a document that a person waits for; imports never delay it
+    reads_rules  like `work`, with a time limit, because a TOML parser's time may grow with the
+                 square of the text's length
+    approve      approves a proposal whose act takes long: (proposal, by, reason, typed)
+    company      provider of the company's accounts; None if people sign in with a password
+    transport    sends test events; None for the network
     """
 
     context: AppContext
@@ -83,7 +84,7 @@ class Console:
 
     @property
     def secure(self) -> bool:
-        """Return whether browsers reach it by https."""
+        """Return whether browsers reach the console by https."""
         return self.origin.startswith("https://")
 
 
@@ -101,9 +102,9 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Signed-in operator of a session, with how and when they proved who they are.
+    """Signed-in operator of a session, with how and when they proved their identity.
 
-    began_at  beginning of the session, which stays the same when its cookie is renewed
+    began_at  beginning of the session, which does not change when the cookie is renewed
     """
 
     name: str
@@ -113,7 +114,7 @@ class Person:
     proved_at: Instant
 
     def may(self, what: Action | Reading) -> bool:
-        """Return whether the role may take an action, or look at something."""
+        """Return whether the person's role may take an action or read something."""
         return self.role in ROLES_OF[what]
 
     def proved_within(self, now: Instant) -> bool:
@@ -123,12 +124,12 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One request of an operator: for a page, or with a form.
+    """One request of an operator, for a page or with a submitted form.
 
-    subject  name of the thing in the address, if any
+    subject  name of the page's subject in the address, if any
     format   html, json or csv
-    given    fields of a form that was sent
-    behind_s age in seconds of the oldest delivery that is accepted and not read yet; 0: none
+    given    fields of the submitted form
+    behind_s age in seconds of the oldest accepted delivery that is unread; 0 if none is unread
     """
 
     console: Console
@@ -142,12 +143,12 @@ class View:
 
     @property
     def file(self) -> ReceivedFile | None:
-        """Return the uploaded file of a form; None if none was chosen."""
+        """Return the uploaded file of the form; None if the person chose no file."""
         return next(iter(self.files), None)
 
     @property
     def cookie(self) -> str:
-        """Return the session's cookie: the new one where this request renewed it."""
+        """Return the session's cookie: the new cookie if this request renewed the session."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 
@@ -158,11 +159,12 @@ class View:
 
     @property
     def rows(self) -> int:
-        """Return how many rows of a listing to load at a time."""
+        """Return how many rows of a listing to load per page."""
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return this view with some parameters of its address changed; None removes one."""
+        """Return a copy of this view with some parameters of its address changed. None removes a
+        parameter."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -171,10 +173,8 @@ class View:
     async def job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
     ) -> Job:
-        """Begin a job in the operator's name, and wait a little for its end.
-
-        Raises UsageError if it failed, or if one with this kind and subject is running.
-        """
+        """Begin a job in the operator's name, and wait briefly for the job to end. Raises
+        UsageError if the job failed, or if a job with this kind and subject is running."""
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
         await jobs.wait(job)
@@ -183,11 +183,9 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Use anybody's running or recent job, or begin one, and wait a little.
-
-        A job is good for GOOD_FOR, until the audit trail grows: each import, decision and run is
-        an entry there. Raises UsageError if the job failed.
-        """
+        """Return a running or recent job of any operator, or begin a job; wait briefly for its end.
+        A result is shared for GOOD_FOR, or until the audit trail grows: each import, decision and
+        run adds an entry there. Raises UsageError if the job failed."""
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
         await jobs.wait(job)
@@ -202,16 +200,16 @@ class View:
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter that has a set of possible values. Raises UsageError for other
-        values."""
+        """Return a parameter that has a fixed set of values. Raises UsageError for any other
+        value."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
         return next((each for each in among if each == word), None)
 
     def filters(self, known: Filters) -> dict[str, Any]:
-        """Return the filters of a list by name, None for those that are missing. Raises UsageError
-        for values that are not allowed."""
+        """Return the filters of a list by name, with None for each missing filter. Raises
+        UsageError for values that are not allowed."""
         return {
             name: self.word(name) if among is None else self.choice(name, among)
             for name, among in known.items()
@@ -251,20 +249,22 @@ Document = dict[str, Any]
 class Page:
     """One page.
 
-    path      address; one that ends in `/{subject}` names a thing, others are in the navigation
+    path      address; an address that ends in `/{subject}` names a subject, and all other pages are
+              in the navigation menu
     reads     permission that a role needs
-    load      makes the document, or a download. Raises NotFoundError, and UsageError for bad
+    load      makes the document, or a download; raises NotFoundError, and UsageError for invalid
               parameters
-    rows      list of the document that is its .csv, with those of all following pages; empty: named
-              as `load` before `_document`
-    following  parameter of the address that leads to the next page, by the document's member that
-              has its value; None there: it is the last page
-    template  shows the document, which it knows as `doc`; empty: named likewise
-    group     part of the navigation; empty: its title is at the top
-    live      whether it reloads when something arrived
-    typed     parameters that a person types into a form. After a mistake in one, the form's page
-              is shown, with the typed text and the error
-    form_on   page with that form; empty: the same one
+    rows      name of the document's list that its .csv contains, with the rows of all following
+              pages; empty for the name of `load` before `_document`
+    following  parameter of the address that loads the next page, by the name of the document's
+              member with its value; the member is None on the last page
+    template  template that shows the document, named `doc` there; empty for a name like that of
+              `load`
+    group     group in the navigation menu; empty if the page's title is at the top level
+    live      whether the page reloads when something arrives
+    typed     parameters that a person types into a form; after a mistake in one of them, the form's
+              page is shown with the typed text and the error
+    form_on   page with that form; empty if the form is on this page
     """
 
     path: str
@@ -294,19 +294,19 @@ class Page:
 
     @property
     def listed(self) -> bool:
-        """Return whether the page is in the navigation."""
+        """Return whether the page is in the navigation menu."""
         return "{subject}" not in self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a form, beside the reason.
+    """One field of a form, in addition to the reason.
 
-    kind     one line (or a choice), several lines, a new password, a file or several, or sent back
-             unseen
-    choices  (value, word) of each choice; none: free text
+    kind     one line (or a choice), several lines, a new password, one file, several files, or a
+             hidden value
+    choices  (value, word) of each choice; empty for free text
     value    initial value
-    echo     whether a refused form shows it again; False if it may be a phone number
+    echo     whether a refused form shows the value again; False if it may be a phone number
     """
 
     name: str
@@ -325,18 +325,19 @@ PROPOSE: Final = "Propose it"
 
 
 class Form:
-    """Content of an action's form before it is sent.
+    """Content of an action's form before it is submitted.
 
-    back      page that led here
+    back      page that led to the form
     lines     sentences about money and consequences
-    ready     whether there is anything to do
-    reason    whether a reason is asked for, with `why` as its label
-    password  whether the password is asked for again, because the action is irreversible
-    preview   whether the form that was sent only looked: it is shown again, and nothing is done
-    button    text of the button; empty: the action's
+    ready     whether the form can be submitted
+    reason    whether the form asks for a reason, with the label `why`
+    password  whether the form asks for the password again because the action is irreversible
+    preview   whether the submitted form only previewed the action: the form is shown again, and
+              nothing is changed
+    button    text of the button; empty for the action's own text
     columns, rows  table that is shown above the fields
     picture, secret  QR code of a secret that only this person may see, and the secret
-    passkey  options in JSON; the browser's answer is sent in the field of this name
+    passkey  passkey options in JSON; the browser's answer is sent in the field of this name
     """
 
     def __init__(
@@ -365,11 +366,11 @@ class Form:
 
 
 class ActionResult:
-    """Result of an action that is shown once, as the answer to its form.
+    """Result of an action, shown once as the answer to its form.
 
-    back           page to go on to
+    back           page that follows
     lines          sentences
-    secret         shown only this once
+    secret         secret that is shown only this once
     columns, rows  table of results; the first column names the row
     """
 
@@ -388,20 +389,21 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One action, with a form at `/do/<name>`. The name is that of `do` after `do_`.
+    """One action, with a form at `/do/<name>`. The name is the name of `do` without `do_`.
 
-    permission  action that a role must be allowed to take; if it changes nothing, to look at
-    ask         makes the form. Raises like a page's `load`
-    do          takes the action, with the reason and `view.given`. Returns the address of the page
-                that shows the result, a result to show at once, or a download
-    button      text of the form's button; empty: the title's verb, such as "Pin it"
-    done        sentence on top of that page
+    permission  action that a role must be allowed to take; for an action that changes nothing, the
+                permission to read
+    ask         makes the form; raises the same errors as a page's `load`
+    do          takes the action with the reason and `view.given`; returns the address of the page
+                with the result, a result to show at once, or a download
+    button      text of the form's button; empty for the title's verb, such as "Pin it"
+    done        sentence at the top of the page with the result
     file        whether the form has a file
-    download    whether it only makes a file: the form stays, and may be sent again, which adds
-                another entry to the trail
+    download    whether the action only makes a file: the form stays open and may be sent again, and
+                each time adds an entry to the audit trail
     typed       parameters that a person types into a form on the page `form_on`, as for a page
-    kept        whether typed text is kept while an expired session is renewed; False if it may be
-                a phone number
+    kept        whether typed text is kept while an expired session is renewed; False if the text
+                may be a phone number
     """
 
     title: str

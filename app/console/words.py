@@ -351,13 +351,13 @@ ACTIONS: Final[Mapping[Action, str]] = {
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string of these filters with some changed; None removes one."""
+    """Return a query string of these filters with some of them changed. None removes a filter."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:
-    """Show a word of the vocabulary with its colour and sign."""
+    """Render a word of the vocabulary with its colour and symbol."""
     tone, words = TONES.get(word, "bad"), word.replace("_", " ")
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
@@ -367,11 +367,9 @@ _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Make the filter for our own sentences.
-
-    Commands between backquotes become code, or links to pages that show the same. Moments are shown
-    in the zone, with UTC in their titles; amounts are shown as in the locale.
-    """
+    """Make the template filter for our own sentences. Commands between backquotes become code, or
+    links to the pages that show the same information. Moments are shown in the zone, with UTC in
+    their titles. Amounts are shown in the locale."""
 
     def local(found: re.Match[str]) -> str:
         if found[1].strip() not in EXPONENTS:
@@ -420,7 +418,7 @@ _LISTS: Final = {
 
 
 def _code(command: str) -> Markup:
-    """Show a command as code, or as a link to its page."""
+    """Render a command as code, or as a link to the page that replaces it."""
     if command in _LISTS:
         path, word = _LISTS[command]
         return Markup('<a href="{}">{}</a>').format(path, word)
@@ -475,8 +473,8 @@ def file_part(text: str) -> str:
 
 
 def spoken(text: str) -> str:
-    """Turn an error into a sentence for a page. It uses the words of forms, begins with a capital
-    and ends with a period."""
+    """Turn an error's text into a sentence for a page. The sentence uses the names of form fields,
+    begins with a capital and ends with a period."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
@@ -501,7 +499,7 @@ def major(amount: str) -> str:
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Show an amount, with a quieter currency; a dash for None."""
+    """Render an amount with a less prominent currency; a dash for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
@@ -537,10 +535,8 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Make the filter for dates in files.
-
-    Banks and statements give only days, which are stored as midnights in the zone.
-    """
+    """Make the template filter for dates in imported files. Banks and statements state only days,
+    which are stored as midnights in the zone."""
     moment = moment_in(zone)
 
     def booked(value: str) -> Markup:
@@ -560,7 +556,7 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a thing's page. A name that ends like a format gets an explicit
+    """Return the address of a subject's page. A name that ends like a format gets an explicit
     ending."""
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
@@ -578,7 +574,7 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Return the name of a break's cause, or of a row's place in the totals."""
+    """Return the name of a break's cause, or of a row's bucket in the totals."""
     return _named(BUCKET_WORDS, code)
 
 
