@@ -323,7 +323,8 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give a session a new cookie after an identity check. Return False if it was ended."""
+    """Give a session a new cookie after an identity check. Return False if the session was
+    ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "

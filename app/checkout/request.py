@@ -341,7 +341,7 @@ class AnswerUnclear:
     """An answer that does not show what the service did.
 
     code    from a closed list, such as `timed_out`
-    wait_s  seconds for which the service wants no requests at all
+    wait_s  seconds for which the service wants no requests
     """
 
     code: str

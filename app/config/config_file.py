@@ -65,7 +65,8 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a line's variable, or one that replaces it, already has a problem."""
+        """Return whether the variable that a line names, or a variable that replaces it, has a
+        problem."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
         keys = (f"{stem}KEYS",) if stem != variable else ()

@@ -240,11 +240,9 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer the one request on standard input, within the limits on the command line.
-
-    The result goes to standard output. Its form, or the reason for a failure, goes to standard
-    error.
-    """
+    """Answer the one request on standard input, within the limits on the command line. The result
+    is written to standard output. The result's form, or the reason for a failure, is written to
+    standard error."""
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
         for number in (1, 2):  # text that the function prints is not the answer

@@ -150,8 +150,8 @@ def masked_reference(reference: str) -> str:
     """Mask a reference for the log: hide all but the last digits of a possible phone number, and
     all but the first letter of an email address.
 
-    A customer's number may also follow letters, or end a longer run of digits as in M-PESA's
-    checkout requests. Eight digits alone stay, because they are a date.
+    A customer's number may also follow letters, or be at the end of a longer run of digits, as in
+    M-PESA's checkout requests. Eight digits alone are not masked, because they are a date.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference

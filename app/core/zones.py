@@ -60,7 +60,8 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a deadline like `typed_instant`; a day means its last second. Raises ValueError."""
+    """Parse a deadline as `typed_instant` does, but a day means its last second. Raises
+    ValueError."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)

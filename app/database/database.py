@@ -157,7 +157,7 @@ class Database:
 
     async def is_pooled(self) -> bool:
         """Return whether a pooler may run each transaction on a different server connection. Raises
-        StoreUnavailable without a connection."""
+        StoreUnavailable if there is no connection."""
         if not self.shared:
             return False
         asked = text("SELECT pg_backend_pid()")
@@ -472,11 +472,8 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 def drop_cached_pages(path: Path) -> None:
     """Drop cached pages of the file and its log, which may differ from the disk after a failed
-    write.
-
-    Call it only before this process opens the database: see `sync_file`. Raises OSError for a file
-    that cannot be read.
-    """
+    write. Call this only before this process opens the database: see `sync_file`. Raises OSError
+    for a file that cannot be read."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)

@@ -61,7 +61,8 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until nobody holds a lock exclusively, and hold it shared until the transaction ends."""
+    """Wait until no process holds a lock exclusively. Then hold it shared until the transaction
+    ends."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 

@@ -213,7 +213,7 @@ _READ_BACK: Final = (
 
 
 async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
-    """Vacuum some tables, however long it takes. The connection is not in a transaction."""
+    """Vacuum some tables, without a time limit. The connection must not be in a transaction."""
     driver = await _driver(connection)
     limit = await driver.fetchval("SHOW statement_timeout")
     await driver.execute("SET statement_timeout = 0")

@@ -337,8 +337,8 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """The file beside an SQLite database that holds its id. Without it, a start could not tell a
-    lost database from a new one."""
+    """The file beside an SQLite database that holds the database's id. Without this file, a start
+    could not distinguish a lost database from a new one."""
 
     def __init__(self, database: Path) -> None:
         self._database = database

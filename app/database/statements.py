@@ -282,7 +282,8 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain, read-only function on one snapshot. The connection is not in a transaction."""
+    """Run a plain, read-only function on one snapshot. The connection must not be in a
+    transaction."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
     async with connection.begin():

@@ -133,8 +133,8 @@ class Look(NamedTuple):
 
     noted     the server that was last known to have every commit
     waits     whether commits wait until a standby has them on its disk
-    gap       a gap that a process has found and nobody has accepted
-    accepted  whether a person accepted what this server lacks
+    gap       a gap that a process has found but nobody has accepted
+    accepted  whether a person accepted the loss of the commits that this server lacks
     newest    marks of the newest commits, by holder; holders without a row are left out
     """
 

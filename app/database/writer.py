@@ -48,7 +48,7 @@ class Space:
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
         """Watch a folder's file system; None for a database server.
 
-        low_water_mib  transactions are refused while less is free; 0 refuses none
+        low_water_mib  MiB of free space below which transactions are refused; 0 refuses none
         """
         self._folder = folder
         self._low_water_mib = low_water_mib
@@ -172,7 +172,8 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the index, after all connections: this drops SQLite's locks on the file."""
+        """Close the index. Call this after closing all connections, because it drops SQLite's
+        locks."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

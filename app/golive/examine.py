@@ -48,11 +48,8 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake that makes a start fail.
-
-    Mistakes are looked for in the sources' profiles, secrets and credentials, in the token that
-    opens sessions, and in the secrets that sign posts.
-    """
+    """Return a line for every mistake that would make a start fail. Checks the sources' profiles,
+    secrets and credentials, the token that opens sessions, and the secrets that sign POSTs."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -227,7 +224,7 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """Check the provider, whose clock is the reference, the shop, and the company's sign-in."""
+    """Check the provider (its clock is the reference), the shop, and the company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:

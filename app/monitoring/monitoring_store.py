@@ -288,7 +288,8 @@ async def messages_due(
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Claim a notice until an instant. Return False if another process was faster or sent it."""
+    """Claim a notice until an instant. Return False if another process was faster or has sent
+    it."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "

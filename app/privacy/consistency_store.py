@@ -52,7 +52,8 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Return a sentence for each row that is on one side only, or differs in other columns."""
+        """Return a sentence for each row that exists on one side only, or whose other columns
+        differ."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:

@@ -191,7 +191,8 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the erased attachments of other orders, which name the customer's number."""
+        """Return the erased attachments of other orders, because they name the customer's
+        number."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:

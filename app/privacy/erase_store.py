@@ -190,7 +190,8 @@ async def rejections_that_hold(
 async def rejections_received(
     connection: AsyncConnection, names: Iterable[str]
 ) -> list[tuple[str, Instant]]:
-    """Return which of these deliveries are stored as refused, each with its time of arrival."""
+    """Return those of these deliveries that are stored as refused, each with its time of
+    arrival."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 
@@ -212,7 +213,7 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return the reasons of events that these deliveries brought, with delivery and event row."""
+    """Return (delivery, event row, reason) of the events that these deliveries brought."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 

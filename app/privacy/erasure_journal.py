@@ -232,11 +232,9 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path; None if both it and its key are missing.
-
-    Raise ConfigurationError with what to do if only one is missing, others can read one of them, or
-    the journal was changed.
-    """
+    """Read the journal at a path; None if both it and its key are missing. Raise
+    ConfigurationError, with what to do, if only one of the two is missing, others can read one of
+    them, or the journal was changed."""
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
         if key is None:

@@ -449,7 +449,7 @@ _MOST_SHOWN: Final = 100_000
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
-    """Return the page as HTML that loads nothing.
+    """Build the index page as HTML that loads nothing.
 
     index    the content of index.json
     members  the other files by name

@@ -40,7 +40,7 @@ _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
 
 
 class PersonalCopy:
-    """Builds a person's copy of stored text. Its repr does not identify the person."""
+    """Builder of a person's copy from stored text. The repr does not identify the person."""
 
     __slots__ = ("_kept", "_names", "_others", "_own", "_person", "_staff", "_things")
 
@@ -106,7 +106,7 @@ class PersonalCopy:
 
     def headers(self, lines: str) -> str:
         """Return the headers of the person's own delivery. Only values that name the person are
-        shown; others may hold credentials."""
+        shown, because other values may hold credentials."""
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
             f"{name}{mark}{self.text(value) if self.names(value) else masking.HIDDEN}"
@@ -115,8 +115,8 @@ class PersonalCopy:
         )
 
     def passages(self, content: str | bytes) -> list[str]:
-        """Return the passages about the person in another person's row. They are members of a
-        document, each after its path, or lines of a text."""
+        """Return the passages about the person in another person's row. A passage is a member of a
+        document, after its path, or a line of a text."""
         text = _decoded(content)
         document = _document(text)
         known = self._knowing(document)

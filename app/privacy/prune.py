@@ -213,7 +213,8 @@ async def _older(
 async def _old_notes(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[phone_store.PhoneNote]]:
-    """Yield phone digests of orders that have been settled for longer than digests are kept."""
+    """Yield phone digests that have exceeded their retention period since their order was
+    settled."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()

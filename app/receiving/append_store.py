@@ -311,8 +311,8 @@ READ_END: Final = "read!"
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count read deliveries, and note how far the reader has come. Call it last in a transaction:
-    its rows stay locked until the commit, in the order of their names."""
+    """Count read deliveries, and note how far the reader has come. Call this last in a transaction,
+    because the counters' rows stay locked until the commit, in the order of their names."""
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
         for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
@@ -460,7 +460,7 @@ async def keep_arrivals(
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
-    """Return the events to ask about, including redelivered ones: see `confirmation_store`."""
+    """Return the events to ask the provider about, including redelivered ones."""
     return [
         ToAsk(a.event, a.received_at, a.lane)
         for a in arrivals

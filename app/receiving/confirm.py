@@ -62,7 +62,8 @@ providers learn of an event late."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """Everything needed to ask: the context, and the asker and source of each weak profile."""
+    """Everything needed to ask providers: the context, and the asker and source of each weak
+    profile."""
 
     context: AppContext
     sources: Mapping[str, Source]
@@ -212,7 +213,7 @@ async def _store(
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Return whether an answer repeats the latest position and confirms no reversal.
+    """Return whether an answer repeats the latest position and does not confirm a reversal.
 
     known  the payment's latest stored positions, newest first
     """

@@ -70,7 +70,7 @@ _ADD_UNSETTLED = statement(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
     """One event to ask about. `tries` is how often the provider has been asked before.
-    `taken_until` is when it becomes due again without a result."""
+    `taken_until` is when the event becomes due again if no result is stored."""
 
     event: Event
     asked_since: Instant
@@ -130,7 +130,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
     """Move waiting events to the front if they name a reference that was linked after they arrived.
 
-    links  order by (reference, kind, source)
+    links  orders by (reference, kind, source)
     """
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
@@ -334,7 +334,7 @@ async def unanswered(
     since: Instant,
     until: Instant = LATEST,
 ) -> list[Waiting]:
-    """Return the events whose provider's last answer is not between `since` and `until`."""
+    """Return the events to which the provider gave no answer between `since` and `until`."""
     key = sa.tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY)).where(

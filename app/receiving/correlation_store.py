@@ -68,7 +68,7 @@ Orphan = tuple[int, str, str, str | None, str | None, str]
 
 
 class LinkMemory:
-    """Cache of committed links. A link never changes, so a cached one is always right."""
+    """Cache of committed links. A link never changes, so cached links are never outdated."""
 
     def __init__(self) -> None:
         self.orders: Links = {}
@@ -105,7 +105,8 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Note that two orders share a reference or event id. Each sees the other's events."""
+        """Note that two orders share a reference or event id. Each order then sees the other's
+        events."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
@@ -203,7 +204,8 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. If one is linked to another order, both are contested."""
+        """Link references to an order. If a reference is linked to another order, contest both
+        orders."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:

@@ -184,7 +184,7 @@ Mark = tuple[str, Instant | None, int]
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Set each mark to its order's next decision, unless evidence arrived meanwhile."""
+    """Set each mark due at its order's next decision, unless evidence arrived meanwhile."""
     insert_rows(
         connection,
         table="order_due",

@@ -222,7 +222,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Tell the running request, and those waiting behind it, that the sender hung up."""
+        """Tell the running request, and requests that wait after it, that the sender hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True

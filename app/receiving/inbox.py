@@ -52,7 +52,8 @@ TIDY_S: Final = 5.0
 
 
 class Intake(NamedTuple):
-    """Intake of deliveries: the queue, and the writer that empties it into the inbox."""
+    """The queue for accepted deliveries, and the writer that moves them from the queue to the
+    inbox."""
 
     queue: InboxQueue
     writer: InboxWriter

@@ -44,7 +44,7 @@ _Waiting = tuple[Item, asyncio.Future[None]]
 
 
 class InboxQueue:
-    """Queue in front of the inbox's writer. `submit` returns only while `run` is running."""
+    """Queue before the inbox's writer. `submit` returns only while `run` is running."""
 
     def __init__(
         self,
@@ -244,7 +244,8 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the name of the driver's error class. Its message is omitted: it may quote a row."""
+    """Return the name of the driver's error class. The message is omitted, because it may quote a
+    row."""
     return type(error.__cause__ or error).__name__
 
 

@@ -284,8 +284,8 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """Facts that the file stores: its id, the noted LAST_COMMIT, the number of the last deleted
-    row, and how many records the deleted rows held."""
+    """Facts that the inbox file stores: its id, the noted LAST_COMMIT, the number of the last
+    deleted row, and the number of records in all deleted rows."""
 
     identity: str
     last_commit: int
@@ -318,11 +318,8 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that the file knows of and the database lacks; None if there is
-    none.
-
-    A database that knows of no file may have lost the commit that named it.
-    """
+    """Return the gap of commits that the inbox file knows of but the database lacks. Return None if
+    there is no gap. A database that knows of no file may have lost the commit that named it."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0

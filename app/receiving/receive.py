@@ -48,8 +48,8 @@ RETRY_AFTER_S: Final = 5
 class ReceiverAnswer(NamedTuple):
     """Answer to the sender. `verdict` is None if nothing was decided (503).
 
-    reply   answer in the provider's own form, used in place of ours
-    reason  why nothing was stored, for a 503
+    reply   answer in the provider's own form, which replaces ours
+    reason  why a delivery was not stored, for a 503
     """
 
     status: int

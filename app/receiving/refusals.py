@@ -32,7 +32,7 @@ address must wait."""
 
 
 class Allowance:
-    """Rate limiter with a rate per minute, which is also the largest burst."""
+    """Rate limiter. The rate per minute is also the largest burst."""
 
     __slots__ = ("_at", "_left", "_per_minute")
 

@@ -84,7 +84,8 @@ def due_restrictions(
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restricted things, the next end of a period, and the next judgement."""
+    """Return the number of restrictions, the next end of a period, and the next time to judge
+    one."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 

@@ -128,9 +128,9 @@ def judged(
 ) -> SourceState:
     """Judge one source.
 
-    latest    its last deliveries, newest first
+    latest    latest deliveries of the source, newest first
     behind    age in seconds of the oldest unread delivery of any source; 0 if all are read
-    not_kept  requests of the last day that exceeded an unsigned source's allowance
+    not_kept  number of requests in the last day that exceeded an unsigned source's allowance
     gaps      accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)

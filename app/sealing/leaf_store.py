@@ -132,7 +132,7 @@ class Kind:
 
     @property
     def key_column(self) -> str:
-        """Return the key column, with its table."""
+        """Return the name of the key column, with its table."""
         return f"{self.table}.{self.columns[0]}"
 
     def names(self, subject: str) -> bool:
@@ -276,8 +276,8 @@ def delivery_sealed_by(subject: str) -> str:
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the sealed content of a record, in the form of history.json, with the digest of the
-    text stored beside it."""
+    """Return the sealed content of a record, in the form of history.json. It includes the digest of
+    the text that is stored with the record."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row

@@ -85,7 +85,8 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return some rows without a leaf, about `limit` at most: marked, numbered and swept ones."""
+    """Return some rows without a leaf, about `limit` at most: marked rows, numbered rows, swept
+    rows."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}

@@ -322,7 +322,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Run a service on its own database, without a socket, until the block ends.
 
-    drains  whether a separate process reads all accepted deliveries before it ends
+    drains  whether a separate worker process reads all accepted deliveries before it ends
     """
     compile_sources(settings)  # before the database is created and stamped with its environment
     checkout = client_of(settings)

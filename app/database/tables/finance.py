@@ -198,9 +198,9 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """One import of a file. `published_at` is NULL while it runs, or if it was killed; a growing
-    `written` shows that it is alive. `withdraws` is the import that this one withdraws, and
-    `reason` says why."""
+    """One import of a file. `published_at` is NULL while the import runs, or if it was killed; a
+    growing `written` shows that it is running. `withdraws` is an earlier import that this import
+    withdraws, and `reason` says why."""
 
     __tablename__ = "imports"
     __table_args__ = (

@@ -77,8 +77,8 @@ class LogDepartureRow(Table, table=True):
 
 class LogWitnessRow(Table, table=True):
     """A witness by its verifier key, with the largest checkpoint that it cosigned and the time of
-    the next request. `since` and `problem` say when and why it stopped cosigning; NULL while it
-    cosigns."""
+    the next request. `since` and `problem` say when and why the witness stopped cosigning; both are
+    NULL while it cosigns."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -176,8 +176,8 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """The shop's notification of one revision. `due_at` is NULL once it was delivered or given up;
-    `delivered_at` is NULL unless it was delivered."""
+    """The shop's notification of one revision. `due_at` is NULL once the notification was delivered
+    or given up; `delivered_at` is NULL if it was not delivered."""
 
     __tablename__ = "notifications"
     __table_args__ = (
