@@ -23,9 +23,10 @@ class AttachmentRecord:
     """One attachment as it is stored.
 
     order         its order; "" for an attachment of a break without an order
-    audit_number  the audit entry about it, which the log seals
-    details       its personal data as canonical JSON; None once it is deleted
-    gone_at       when it was detached or erased: its bytes are gone too, unless another has them
+    audit_number  number of the attachment's audit entry, which the log seals
+    details       personal data as canonical JSON; None once it is deleted
+    gone_at       when the attachment was detached or erased; its bytes are then deleted too, unless
+                  another attachment uses them
     """
 
     attachment_id: str
@@ -87,7 +88,7 @@ async def attachments_of_order(connection: AsyncConnection, order: str) -> list[
 async def attachments_of_subject(
     connection: AsyncConnection, about: About, subject: str
 ) -> list[AttachmentRecord]:
-    """Return all attachments of just this order or break, including deleted ones."""
+    """Return the attachments of exactly this order or break, including deleted attachments."""
     of_one = select(_ATTACHMENTS).where(
         _ATTACHMENTS.c.subject == subject, _ATTACHMENTS.c.about == about
     )
@@ -132,7 +133,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
 
 
 async def files_of_none_but(connection: AsyncConnection, names: Collection[str]) -> set[str]:
-    """Return the digests of the files that only these attachments have."""
+    """Return the digests of the files that only these attachments use."""
     sql = "SELECT sha256, id FROM attachments WHERE gone_at IS NULL AND sha256 IN ({})"
     own = "SELECT sha256 FROM attachments WHERE gone_at IS NULL AND id IN ({})"
     files = {row[0] for row in await select_in(connection, sql=own, values=names)}
@@ -164,7 +165,8 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """An audit entry about an attached or removed file, which the leaves of its order count."""
+    """An audit entry about an attached or removed file. The leaf counts among its order's
+    leaves."""
 
     number: int
     attachment_id: str
@@ -175,8 +177,8 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return audit entries about files attached to an order and its breaks, or removed, up to
-    `until`."""
+    """Return the audit entries, up to `until`, about files attached to or removed from an order and
+    its breaks."""
     rows = await connection.execute(
         text(
             statement(
@@ -202,7 +204,7 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return the order of a break, "" if it has none; None if there is no such break."""
+    """Return the order of a break, or "" if the break has no order; None for an unknown break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

@@ -108,11 +108,11 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """File to attach, and the order or break it belongs to. `carrier` and `tracking` describe a
-    delivery.
+    """File to attach, and the order or break that it belongs to. `carrier` and `tracking` describe
+    a delivery.
 
     name  the file's name, as the person knows it
-    note  what is said of it
+    note  the person's remark about the file
     """
 
     about: attachment_store.About
@@ -155,7 +155,7 @@ class AttachmentListDocument(TypedDict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """One attachment, for people who may see it. `name`, `note`, `carrier` and `tracking` are empty
-    once it is gone."""
+    once the attachment is deleted."""
 
     record: attachment_store.AttachmentRecord
     name: str = ""
@@ -215,11 +215,9 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or first bytes, with what to do.
-
-    Return None where it fits. Only marks are compared, nothing is parsed: opening strangers' files
-    is a viewer's task.
-    """
+    """Return why a file's content does not fit its name or its first bytes, and what to do. Return
+    None if everything fits. Only marks in the bytes are compared; the file is not parsed, because
+    it may be hostile."""
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (
@@ -306,7 +304,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
 
 
 def _checked(asked: AttachRequest) -> str:
-    """Return the media type of an acceptable file. Raise UsageError for any other."""
+    """Return the media type of a file to attach. Raise UsageError if the file is not accepted."""
     if asked.kind not in ATTACHMENT_KINDS:
         raise UsageError(f"the kind is one of: {', '.join(ATTACHMENT_KINDS)}")
     if len(asked.content) > MAX_FILE_BYTES:
@@ -369,8 +367,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return an attachment that is not deleted. Raise NotFoundError for an unknown id, and
-    UsageError for a deleted one."""
+    """Return an attachment. Raise NotFoundError for an unknown id, and UsageError if the attachment
+    was deleted."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -384,11 +382,9 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Delete an attachment: its bytes, name and note.
-
-    The trail keeps its digest, the deletion and the reason. Raise UsageError if the person may not,
-    the reason is empty, or it is deleted already; NotFoundError for an unknown id.
-    """
+    """Delete an attachment: its bytes, name and note. The trail keeps the file's digest, the
+    deletion and the reason. Raise UsageError if the person may not delete attachments, the reason
+    is empty, or the attachment is already deleted; NotFoundError for an unknown id."""
     checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
@@ -441,11 +437,9 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes for a person who may see them.
-
-    The trail records the access. Raise UsageError if the person may not or it is deleted, and
-    NotFoundError for an unknown id.
-    """
+    """Return an attachment with its bytes, and record the access in the trail. Raise UsageError if
+    the person may not see attachments or the attachment was deleted, and NotFoundError for an
+    unknown id."""
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)

@@ -45,16 +45,18 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """Files of a bundle. Every bundle has those in `shown`; only a full one has those in
-    `personal`."""
+    """Files of a bundle. Every bundle has the files in `shown`; only a full bundle also has those
+    in `personal`."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
-    """Return every file except the key itself, the manifest and its signature. `key`: the key's
-    name."""
+    """Return every file except the key itself, the manifest and the manifest's signature.
+
+    key  name of the signing key
+    """
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
     for delivery in dossier.deliveries:
@@ -184,7 +186,7 @@ def _add_delivery(
 
 
 def _redacted(address: str, masking: Masking) -> str:
-    """Return an address without the values of its query; the names of parameters stay."""
+    """Return an address with its query's values removed; the names of parameters stay."""
     path, mark, query = address.partition("?")
     pairs = (pair.partition("=") for pair in query.split("&"))
     shown = "&".join(f"{name}{sign}{UNSHOWN if value else ''}" for name, sign, value in pairs)
@@ -220,15 +222,15 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return the sealed content of the leaf with this name, as the bundle shows it."""
+    """Return the sealed content of the leaf with this name, as shown in the bundle."""
     return document_of_parts(dossier.sealed.said[name])
 
 
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add a file and its details to the personal files. A redacted bundle has only their digests,
-    which the audit entry has, too."""
+    """Add a file and its details to the personal files, and return the attachment's document. A
+    redacted bundle has only the digests of both, as the audit entry does."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -355,7 +357,7 @@ queue another process may be sealing for some seconds."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
     """Request for a bundle. `reason` says why personal data are included; without a reason they are
-    left out. `attachments` says whether attached files are included, or only their digests."""
+    left out. `attachments` says whether attached files are included or only their digests."""
 
     order: str
     as_of: instants.Instant | None = None
@@ -366,11 +368,12 @@ class BundleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A bundle and its content.
+    """A finished bundle, with facts about it.
 
-    due                  whether the order must still be folded: its next revision is not in it
-    cosigned_by_too_few  fewer witnesses than the quorum cosigned its checkpoint
-    attachments          how many; None if not asked for
+    due                  whether the order still had to be folded, so that its next revision is
+                         missing
+    cosigned_by_too_few  whether fewer witnesses than the quorum cosigned the bundle's checkpoint
+    attachments          number of attached files; None if they were not requested
     """
 
     archive: bytes
@@ -385,7 +388,7 @@ class Built:
 
     @property
     def sha256(self) -> str:
-        """Return the hex digest of the whole file."""
+        """Return the hex digest of the bundle's file."""
         return hashlib.sha256(self.archive).hexdigest()
 
 
@@ -395,11 +398,9 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build the bundle. Personal data require a role that may unmask, and a reason.
-
-    Raise UsageError for a person who may not or an empty reason, and NotFoundError for an unknown
-    order.
-    """
+    """Build the bundle. Personal data require a reason, and a role that may unmask. Raise
+    UsageError if the person may not build it or the reason is empty, and NotFoundError for an
+    unknown order."""
     full = request.reason is not None
     if full:
         checked_reason(context, request.reason or "")
@@ -442,8 +443,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError for a person who may not take out restricted data. Only people who may erase
-    may do that."""
+    """Raise UsageError if the person may not export restricted data. Only people who may erase
+    may."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -460,11 +461,9 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Gather the dossier, with proofs of the newest entries and the day's tree of all orders.
-
-    Another sealer may be working on them. Raise UsageError if evidence that is not new stays
-    unsealed: a verification of such a bundle would advise not to rely on it.
-    """
+    """Gather the dossier, after sealing the newest entries and the day's tree of all orders.
+    Another sealer may seal some of them, so the steps are repeated a few times. Raise UsageError if
+    older evidence stays unsealed: verifying such a bundle would advise not to rely on it."""
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):
@@ -500,7 +499,7 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Record in the trail who built the bundle and why, before anybody receives it."""
+    """Record in the trail who built the bundle and why, before the bundle is handed over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

@@ -28,10 +28,10 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterArrival:
-    """The first delivery of an event: when it came, and how its signature was checked again.
+    """The first delivery of an event: when it arrived, and how its signature was checked again.
 
-    key     fingerprint of the key that made it; None where none was found
-    public  whether that is a public key
+    key     fingerprint of the key that made the signature; None if no key fits
+    public  whether the key is a public key
     """
 
     source: str
@@ -44,7 +44,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision that was published to the shop's systems, and when."""
+    """A revision published to the shop's systems, with the time of publication."""
 
     at: Instant
     outcome: str
@@ -53,14 +53,17 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """Facts of a letter beside the ledger. They come from the database when a bundle is built, and
-    from the bundle's own files when it is verified. Both must give the same letter.
+    """Facts of a letter in addition to the ledger.
 
-    history     as the bundle has it
-    checkpoint  the signed head that the proofs lead to; empty if nothing was sealed yet
-    sealed      entries of the log that are about the order; unsealed: those still to be
-    key         the name of the key that signs the bundle
-    zone        in which times are written; None: UTC
+    They come from the database when a bundle is built, and from the bundle's own files when the
+    bundle is verified. Both must give the same letter.
+
+    history     history as the bundle contains it
+    checkpoint  signed head to which the proofs lead; empty if nothing is sealed yet
+    sealed      number of the log's entries about the order
+    unsealed    number of entries that are not sealed yet
+    key         name of the key that signs the bundle
+    zone        zone of the times in the letter; None for UTC
     unheard     messages that may be about the order but are not in the history
     """
 
@@ -93,7 +96,8 @@ MAX_COLUMNS: Final = 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """One event: when it is said to have happened, and when its first delivery arrived."""
+    """One event: when it happened according to the provider, and when its first delivery
+    arrived."""
 
     number: int
     at: Instant
@@ -174,7 +178,7 @@ _TEXT: Final = 120
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
-    """Return the page."""
+    """Return the letter as an HTML page."""
     times = Times(facts.zone)
     title = f"Evidence of order {_cut(ledger.order)}"
     stamp = STAMP if facts.checkpoint.startswith(OF_SANDBOX) else ""
@@ -198,8 +202,8 @@ def _newest(
     widths: Sequence[float],
     **more: Any,
 ) -> list[letters.Block]:
-    """Return a table of the last rows, and how many more are in the file; an empty list for no
-    rows."""
+    """Return a table of the last rows, with the number of further rows in the file. Return an empty
+    list without rows."""
     left = len(rows) - ROWS[name]
     note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -207,7 +211,7 @@ def _newest(
 
 
 def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    """Return the conclusion: in plain words, in amounts, and with the ids that support it."""
+    """Return the conclusion in plain words and in amounts, with the ids that support it."""
     remarks = {finding_text(each) for each in grouped(ledger.findings) if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     shown = [_cut(times.text(each), _SENTENCE) for each in explained]
@@ -293,7 +297,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return how deliveries were judged and stored, and the proof of it."""
+    """Return how deliveries were judged and stored, and how that is proved."""
     unread = len(facts.unheard.messages)
     arrived: list[letters.Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
@@ -360,8 +364,8 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on messages about the order that became no event, and on when its sources
-    last delivered."""
+    """Return sentences on messages that may be about the order but became no event, and on the last
+    delivery of each source."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"
@@ -402,9 +406,10 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return rows for the price, and for the part paid by other means.
+    """Return rows for the price, and for the parts paid by other means.
 
-    price, due  words for the whole price, and for what is due of it
+    price  label of the whole price
+    due    label of the remaining amount
     """
     placed, expected = ledger.case.filed.placed, ledger.expected
     tenders = () if placed is None else placed.tenders
@@ -452,8 +457,11 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 
 
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
-    """Return a table row for a record. `first` is the record that says when the order was placed.
-    Later prices are statements by the shop, dated with the day of each statement."""
+    """Return a table row for a record.
+
+    first  whether the record states when the order was placed; any later price is a statement by
+           the shop, dated with the time of its recording
+    """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
     if record.kind == "payment_assigned" and record.reason == WITHDRAWN:
@@ -474,7 +482,10 @@ def _arrivals(
     arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
 ) -> list[letters.Phrases]:
     """Describe when the requests arrived, and how the signature of each event's first request was
-    checked again. `came`: when each request arrived."""
+    checked again.
+
+    came  time of arrival of each request
+    """
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
     when = f"at {first}" if first == last else f"from {first} to {last}"
     kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "

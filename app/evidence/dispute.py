@@ -128,13 +128,14 @@ class CaseItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """One dispute, as its messages state it.
+    """One dispute, as stated by its messages.
 
-    reference  the provider's own; None where it names none
-    payment    the disputed payment's reference
-    reason     the provider's word or the network's code; `family`: its kind
-    still_lost what stays lost of a dispute that was won or lost in part
-    respond_by until when the shop may answer
+    reference  the provider's reference of the dispute; None if it states none
+    payment    reference of the disputed payment
+    reason     the provider's word or the card network's code
+    family     family to which the reason belongs
+    still_lost amount that stays lost after a dispute was decided in part
+    respond_by deadline for the shop's answer
     """
 
     reference: str | None
@@ -150,8 +151,8 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence. A dispute decided in part is
-        followed by the amount that stays lost."""
+        """Return the dispute's state as the end of a sentence. For a dispute decided in part, the
+        amount that stays lost follows."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -174,7 +175,7 @@ class ReportedDispute:
 def is_overdue(
     dispute: ReportedDispute | None, respond_by: Instant | None, *, as_of: Instant
 ) -> bool:
-    """Return whether an answer is still due after the bank's deadline."""
+    """Return whether the deadline has passed while the dispute is still undecided."""
     decided = dispute is not None and dispute.state != "open"
     return respond_by is not None and respond_by < as_of and not decided
 
@@ -208,9 +209,9 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute, else its newest; None where there was none.
+    """Return the order's newest open dispute, or else its newest dispute; None without a dispute.
 
-    respond_by  by the event's key: until when the shop may answer, where its body says so
+    respond_by  deadline for the shop's answer, by event key, for events whose body states one
     """
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
@@ -252,8 +253,8 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return the ledger's judgement of the dispute in these messages, and the amount lost in it.
-    Messages are matched by their keys: a finding cites ids, and two sources may have equal ids."""
+    """Return the ledger's state of the dispute in these messages, and the amount lost in it.
+    Messages are matched by event key, because two sources may use equal ids."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
@@ -266,8 +267,8 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost in a dispute won or lost in part; None if its final
-    decision is in none of these messages."""
+    """Return the amount that stays lost in a dispute decided in part. Return None unless one of
+    these messages states the dispute's final state."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -280,11 +281,11 @@ class CaseFacts:
     """Input of the checklist.
 
     respond_by        the bank's deadline for an answer; None if it is unknown
-    missing_merchant  names of the settings about the merchant that are empty
+    missing_merchant  names of the empty settings about the merchant
     fulfilled         whether the shop's record says that the order was fulfilled
-    refunded          whether money went back
-    payments          how many payments of the order went through
-    earlier           orders of the same customer before it that nobody disputed
+    refunded          whether money was returned
+    payments          number of successful payments of the order
+    earlier           number of the customer's earlier orders that were not disputed
     decided           whether the dispute was won or lost
     """
 
@@ -322,7 +323,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family, those of every letter first."""
+    """Return the items that answer a dispute of this family. Items of every letter come first."""
     return [
         Item(
             name="merchant",

@@ -54,7 +54,8 @@ MOST_EARLIER: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """The merchant who answers, by the settings. An empty part is reported as missing."""
+    """The merchant who answers a dispute, from the settings. An empty part is reported as
+    missing."""
 
     name: str = ""
     address: str = ""
@@ -72,8 +73,8 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case. `family` and `respond_by` are facts that a person knows and messages
-    lack."""
+    """Request for a case. `family` and `respond_by` are known to the person but stated in no
+    message."""
 
     order: str
     as_of: Instant | None = None
@@ -120,14 +121,15 @@ class CaseDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
-    """The case as of an instant, with the customers' numbers masked in its texts.
+    """The case at one instant, with the customers' phone numbers masked in its texts.
 
     stated    values that messages state about the disputed payment, by member of [transaction], and
               `name`, `email` and `card` of the customer
-    limits    what the channel and the card network of the dispute take
-    rules     whether the dispute qualifies under rules of card networks on earlier purchases
+    limits    limits of the dispute's channel and card network on what may be sent
+    rules     whether the dispute qualifies under card networks' rules on earlier purchases
     unheard   messages that may be about the order but are not in the history
-    behind_s  age in seconds of the oldest unread accepted delivery that may be about it; 0: none
+    behind_s  age in seconds of the oldest accepted delivery that is unread and may be about the
+              order; 0 without one
     """
 
     order: str
@@ -149,7 +151,7 @@ class DisputeCase:
 
     @property
     def overdue(self) -> bool:
-        """Return whether an answer is still due after its deadline."""
+        """Return whether the deadline for an answer has passed while the dispute is undecided."""
         return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
@@ -187,7 +189,7 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family that a person names. Raise UsageError for an unknown word."""
+    """Return the family with the name that a person typed. Raise UsageError for an unknown name."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -206,7 +208,8 @@ def merchant_of(settings: Settings) -> Merchant:
 
 
 async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
-    """Gather an order's case. Raise NotFoundError where nothing was known of it by then."""
+    """Gather an order's case. Raise NotFoundError if the order was unknown at the requested
+    instant."""
     behind = await behind_s(context, as_of=asked.as_of)
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -272,7 +275,8 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return the deadline for answering each order's dispute; None where no message states one."""
+    """Return the deadline for answering each order's dispute; None if no message states a
+    deadline."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -306,8 +310,8 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield the first delivery of each event with its stored request. Skip events whose source is
-    not configured or that no signed message brought."""
+    """Yield the first stored delivery of each event with its request. Skip events whose source is
+    not configured, and events that no signed message brought."""
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -336,9 +340,10 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment, or else about all payments.
+    """Return values that messages state about the disputed payment, or about all payments if the
+    dispute names none.
 
-    most  events whose messages are read: the newest
+    most  number of the newest events whose messages are read
     """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
@@ -378,10 +383,12 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return earlier paid orders, oldest first: undisputed ones with this phone number, and
-    purchases that may be the customer's, found by digests of number, email address, name and card.
+    """Return earlier undisputed orders with this phone number, oldest first, and earlier purchases.
 
-    whole  whether purchases are wanted, for which the bodies of all their messages are read
+    Purchases may be the customer's: their phone number, email address, name or card has an equal
+    digest.
+
+    whole  whether to find all purchases, which requires reading the bodies of their messages
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
@@ -413,8 +420,8 @@ async def _earlier(
 def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
-    """Return the time and amount of the first payment. If the disputed payment is named, only that
-    one counts."""
+    """Return the time and amount of the first payment, or of the disputed payment if it is
+    named."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries

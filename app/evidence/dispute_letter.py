@@ -76,8 +76,8 @@ _CLAIMS: Final[Mapping[str, str]] = {
 class Exhibit:
     """A file appended to the letter.
 
-    text     what is shown of a text or a mail
-    smaller  whether `content` is a picture made smaller than the file
+    text     shown text of a text file or a mail
+    smaller  whether `content` is a reduced version of the file's picture
     """
 
     number: int
@@ -202,9 +202,9 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter without an entry in the trail. `take_letter` records who takes it.
+    """Make the letter without an entry in the trail. `take_letter` adds the entry.
 
-    personal  whether it names the customer, if messages do
+    personal  whether the letter names the customer, if messages do
 
     Raise NotFoundError for an unknown order.
     """
@@ -226,7 +226,7 @@ async def letter_of(
 
 
 class _Writer:
-    """Describes a case in the merchant's local time."""
+    """Writer that describes a case in the merchant's local time."""
 
     def __init__(
         self,
@@ -380,8 +380,8 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield each movement of money once, with its own amount, so that the lines add up. Yield
-        other statements once for each subject."""
+        """Yield each movement of money once with its own amount, so that the lines add up; yield
+        any other statement once for each subject."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -489,7 +489,7 @@ OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 
 
 async def _text(content: bytes) -> str:
-    """Return the text that is shown; for a mail its head, its text, and a list of its
+    """Return the shown text of a file. For a mail: its head, its text, and a list of its
     attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):

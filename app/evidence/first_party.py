@@ -18,9 +18,9 @@ from reconcile.instants import DAY, Instant
 class Purchase:
     """One payment by a customer.
 
-    processed_at  when it was captured; None where no message dates that
-    settled       whether it was captured, and nothing of it went back
-    disputed      whether a dispute of it is known
+    processed_at  time of the capture; None if no message dates the capture
+    settled       whether the payment was captured and nothing of it was returned
+    disputed      whether a dispute of the payment is known
     stated        values by member of [transaction], and `email`; each may have several
     """
 
@@ -31,7 +31,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether both purchases have a value of this member in common."""
+        """Return whether both purchases have a value of this member in common, ignoring case."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -42,11 +42,12 @@ class Purchase:
 class NetworkRule:
     """One programme of a card network.
 
-    code         the reason code that it is for
-    groups       members of which some must match in both earlier purchases; `at_least` of them
-                 for a rule with one group, one of each group for a rule with several
-    one_of       members of which one must be among those that match
-    source, read the page, and when it was read
+    code         the reason code to which the programme applies
+    groups       groups of members that must match in both earlier purchases: `at_least` members of
+                 a single group, or one member of each of several groups
+    one_of       members of which at least one must match
+    source       page that states the rule
+    read         when the page was read
     """
 
     name: str
@@ -208,8 +209,8 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the members on which both purchases match the disputed one; () if there are too
-    few."""
+    """Return the members in which both earlier purchases match the disputed purchase. Return () if
+    the matches do not satisfy the rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

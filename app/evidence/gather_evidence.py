@@ -50,14 +50,14 @@ from reconcile.transparency.evidence import by_event
 class ProvenSignature:
     """The facts of a delivery's signature that can be verified again.
 
-    scheme       the profile's word for it, such as `hmac-sha256`
-    signed       the profile's template of the signed content; None if code builds it
-    where        where the signature is in the request
-    key          fingerprint of the key that verifies it; None if no present key does
-    public       that key in PEM, where it is a public one
-    content      the signed bytes, where they can be shown without a secret
-    signed_at    when the request says that it was signed
-    sentence     all of this for a person
+    scheme       the profile's word for the scheme, such as `hmac-sha256`
+    signed       the profile's template of the signed content; None if code builds the content
+    where        place of the signature in the request
+    key          fingerprint of the key that verifies the signature; None if no current key does
+    public       that key in PEM, if it is a public key
+    content      the signed bytes, if they contain no secret
+    signed_at    time of signing that the request states
+    sentence     all of this in a sentence for people
     """
 
     sentence: str
@@ -74,9 +74,10 @@ class ProvenSignature:
 class DeliveryEvidence:
     """One delivery: its stored facts, and what they prove.
 
-    body     the event's own bytes, which an earlier arrival may hold; None where they were deleted
-    method   and `url`: how the request came
-    headers  as lines of `name: value`
+    body     the event's bytes, possibly from an earlier arrival; None if they were deleted
+    method   the request's HTTP method
+    url      the address to which the request was sent
+    headers  names and values of the headers
     """
 
     arrived: store.StoredDelivery
@@ -89,10 +90,13 @@ class DeliveryEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A source and the profile that it uses now. `text` is the profile's file, without secrets;
-    `orders`: whether its orders are `shared` with other sources or its `own`; `link_by`: what
-    links a payment to an order, as the setting says; `captures`: methods that capture by
-    themselves, in requests with one of the `vouchers`."""
+    """A source and its current profile.
+
+    orders    `shared` if the source's orders are shared with other sources, otherwise `own`
+    link_by   what links a payment to an order, as the setting states
+    captures  methods that capture by themselves, in requests with one of the `vouchers`
+    text      the profile's file, which has no secrets
+    """
 
     source: str
     profile: str
@@ -105,8 +109,12 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """An attachment: the leaves of the audit entries of its attachment and, if any, its removal.
-    `content` and `details` are None where the file is gone or was not asked for."""
+    """An attachment, with the names of its leaves in the log.
+
+    attached  leaf of the audit entry about the attachment
+    removed   leaf of the audit entry about its removal; None if it was not removed
+    content   and `details`: None if the file was deleted or not requested
+    """
 
     attachment_id: str
     media: str
@@ -118,17 +126,18 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dossier:
-    """One order as of an instant.
+    """One order at an instant.
 
     deliveries  the first delivery of each event; the history and the log list when redeliveries
                 came
-    history  what was known then; in a redacted bundle with numbers of customers masked in its texts
-    details  texts stored beside records, such as the service's answer, by record id
-    lines    lines lines of order books and statements about this order, as JSON values
-    phones   its customers' numbers, as far as stored bodies name them
+    history  what was known at the instant; in a redacted bundle with customers' phone numbers
+             masked
+    details  texts stored for records, such as the service's answer, by record id
+    lines    lines of order books and statements about this order, as JSON values
+    phones   the customers' phone numbers in stored bodies
     full     whether bodies and headers are included unredacted
-    attached files of the order and its breaks that were attached by then
-    zone     the merchant's zone, for times on the page for people; None: UTC
+    attached files of the order and its breaks that were attached before the instant
+    zone     the merchant's zone, for times on the page for people; None for UTC
     unheard  messages that may be about the order but are not in the history
     """
 
@@ -202,7 +211,7 @@ def masked_history(history: History, masking: Masking) -> History:
 
 
 def _reasons_in_words(history: History) -> set[str]:
-    """Return the reasons written as text rather than codes: they may contain a name."""
+    """Return the reasons that are text rather than codes, because text may contain a name."""
     reasons = {each.event.reason for each in history.deliveries}
     reasons |= {each.reason for each in history.records}
     return {each for each in reasons if each and not is_code(each)}
@@ -299,7 +308,7 @@ def _proven(
 def phones_stated(
     deliveries: Iterable[DeliveryEvidence], sources: Mapping[str, Source]
 ) -> set[str]:
-    """Return every customer's number that a body states."""
+    """Return every customer's phone number that a stored body states."""
     found: set[str] = set()
     for each in deliveries:
         source = sources.get(each.arrived.source)
@@ -384,8 +393,8 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return the first delivery of each event, and all redeliveries, including those of events that
-    another receiver read first. Raise UsageError if they are too large."""
+    """Return the first delivery of each event, and the redeliveries that have the body of such an
+    event. Raise UsageError if the deliveries are too large."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)
@@ -400,7 +409,8 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return every file attached to the order or its breaks by then, including removed ones."""
+    """Return every file attached to the order or its breaks before the instant, including removed
+    files."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

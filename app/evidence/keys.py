@@ -72,12 +72,12 @@ class EvidenceKey:
 
 
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
-    """Make a key from 32 random bytes and store it in a new file, readable by its owner alone.
+    """Make a key from 32 random bytes and store it in a new file that only its owner can read.
 
-    owner: the file's owner if root creates it, as in `write_new`.
+    The file gets its name only after it is completely written to disk. Raise ConfigurationError if
+    the file cannot be written, and FileExistsError if a file with this name exists.
 
-    The file has its name only when it is whole and on the disk. Raise ConfigurationError where it
-    cannot be written, and FileExistsError where there is one by now.
+    owner  the file's owner if root creates it, as in `write_new`
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(
@@ -97,10 +97,8 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
 
 def load_key(path: Path) -> EvidenceKey | None:
-    """Return the key in a file; None if there is no file.
-
-    Raise ConfigurationError if others can read the file, or it holds no such key.
-    """
+    """Return the key in a file; None if there is no file. Raise ConfigurationError if other users
+    can read the file, or if it contains no such key."""
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
         return None
@@ -135,11 +133,13 @@ _TRUSTED: Final = "trusted comment: "
 
 
 class NotSigned(Exception):
-    """Error: a text is not this key's signature of these bytes. It says why in one sentence."""
+    """Error for a text that is not this key's signature of these bytes, with the reason in one
+    sentence."""
 
 
 def minisign_id(public: PublicKey) -> bytes:
-    """Return the 8 bytes by which a signature names its key: the first of the key's SHA-256."""
+    """Return the 8 bytes by which a signature names its key: the first bytes of the key's
+    SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 
@@ -169,8 +169,8 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return a signature file. The signature covers `comment` but not `about`, which names the key
-    by default. Raise ValueError for a comment of several lines."""
+    """Return a signature file. The signature covers `comment` but not `about`, which by default
+    names the key. Raise ValueError for a comment of several lines."""
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
         if len(each) > MAX_COMMENT or not each.isprintable():

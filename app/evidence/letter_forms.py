@@ -62,13 +62,15 @@ async def take_letter(
     lines: gather_evidence.ReadsLines,
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
-    """Make the letter and its bytes in a format. The trail records who takes them before they are
-    returned. Without a format the letter is only viewed, and no bytes are made.
+    """Make the letter and its bytes in a format.
 
-    name  of the file that a PDF is kept in
+    The trail records who takes the bytes before they are returned. Without a format the letter is
+    only viewed, and no bytes are made.
 
-    Raise UsageError for a person who may not, for a PDF if typst is not installed, and for one that
-    exceeds the limits of the bank's channel; NotFoundError for an unknown order.
+    name  name of the file in which a PDF is stored
+
+    Raise UsageError if the person may not take letters, if typst is not installed for a PDF, or if
+    the PDF exceeds the limits of the bank's channel; NotFoundError for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -88,8 +90,8 @@ async def take_letter(
 
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
-    """Return the letter's bytes in one format. Raise UsageError as `_pdf` does, and if a PDF
-    exceeds the limit of the bank's channel even with smaller pictures."""
+    """Return the letter's bytes in one format. Raise UsageError if the PDF cannot be made, or if it
+    exceeds the limits of the bank's channel even with smaller pictures."""
     if form == "html":
         pictures = {
             _file(each): (each.media, each.content)
@@ -111,7 +113,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return the limit of the bank's channel that a PDF exceeds, and what to drop."""
+    """Return the limit of the bank's channel that a PDF exceeds, and what to leave out."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -133,7 +135,8 @@ PICTURE_PPI: Final = 150
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture with fewer dots if that takes fewer bytes, else the exhibit unchanged."""
+    """Return a picture at a lower resolution if it then has fewer bytes, else the exhibit
+    unchanged."""
     if not exhibit.media.startswith("image/"):
         return exhibit
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):
@@ -194,14 +197,14 @@ _SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
 
 
 def _unbroken(sentence: str) -> str:
-    """Return a sentence in which no line break splits an amount."""
+    """Return a sentence in which no line can break inside an amount."""
     return _SUM.sub("\\1\u00a0", sentence)
 
 
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
-    """Return the letter as the blocks from which its formats are made.
+    """Return the letter as blocks, from which each format is made.
 
-    pages  page count of each exhibit that is appended, by its number
+    pages  page count of each appended exhibit, by its number
     """
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]

@@ -15,7 +15,7 @@ MB: Final = 1_000_000
 
 
 class LetterLimitsDocument(TypedDict):
-    """Limits of the channel and the card network; null where no page states one."""
+    """Limits of the channel and the card network; null if no page states the limit."""
 
     who: str
     words: Annotated[str, "The limits in a sentence."]
@@ -30,14 +30,14 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on what may be sent; None where no page states one.
+    """Limits on what may be sent; None if no page states the limit.
 
-    size        bytes of all files
+    size        total bytes of all files
     each        bytes of one file
-    formats     endings that are taken; (): not stated
-    name_chars  characters of a file's name; with a limit, it has only letters and digits
-    who         the channel and network, as a sentence names them
-    sources     pages that state it, and when they were read or are dated
+    formats     accepted file endings; () if no page states them
+    name_chars  characters of a file's name; if set, the name may have only letters and digits
+    who         name of the channel and network in sentences
+    sources     pages that state the limits, with the date of the page or of reading it
     """
 
     files: int | None = None
@@ -138,7 +138,7 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the combined limits of a channel and a network, the smaller of each."""
+    """Return the combined limits of a channel and a network. The smaller limit counts."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -164,9 +164,10 @@ def megabytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """A file to send: the letter, or an exhibit. An exhibit may be appended to the letter instead.
+    """A file to send: the letter, or an exhibit that may instead be appended to the letter.
 
-    pages  of the letter, or of the appended exhibit; 0 if unknown
+    pages   pages of the letter or of the appended exhibit; 0 if unknown
+    behind  whether the exhibit is appended to the letter
     """
 
     name: str
@@ -179,8 +180,8 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return the limit that a letter with exhibits exceeds, and what to drop; None if it exceeds
-    none."""
+    """Return the limit that a letter with its exhibits exceeds, and what to leave out; None if
+    there is no such limit."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

@@ -25,8 +25,11 @@ class LetterZone(tzinfo):
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """Take a real zone; or None, and in `known` each span's offset by the span's first moment
-        in UTC."""
+        """Store the zone.
+
+        zone   a real zone, or None to use `known`
+        known  offset of each span, by the span's first moment in UTC
+        """
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))
         self._begins = list(self._known)
@@ -46,11 +49,11 @@ class LetterZone(tzinfo):
         return (plain + offset).replace(tzinfo=timezone(offset, called))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        """Return None: a local time alone does not determine the offset."""
+        """Return None, because a local time alone does not determine the offset."""
         return None
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        """Return None: daylight saving time is not known."""
+        """Return None, because daylight saving time is not known."""
         return None
 
     def tzname(self, moment: datetime | None) -> str | None:
@@ -58,7 +61,7 @@ class LetterZone(tzinfo):
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return times.json. Call it after the page is made."""
+        """Return times.json. Call this after the page is made."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -67,7 +70,7 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Name the zone and explain its abbreviations. Call it after the page is made."""
+        """Name the zone and explain its abbreviations. Call this after the page is made."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )
@@ -92,7 +95,7 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
 
 
 class Times:
-    """Formats the moments of one page, in the zone with its abbreviation or in UTC."""
+    """Formatter for the moments of one page, in the zone with its abbreviation or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone
@@ -113,7 +116,7 @@ class Times:
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Name the zone. Call it last."""
+        """Name the zone. Call this after all moments are formatted."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 

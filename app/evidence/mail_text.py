@@ -18,8 +18,8 @@ _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Check whether a text begins with a mail head: it must have a sender, and a field that only
-    mail programs write."""
+    """Return whether a text begins with a mail head: a sender, and a field that only mail programs
+    write."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())

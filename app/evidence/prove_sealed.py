@@ -51,8 +51,8 @@ PATHS_AT_ONCE: Final = 500
 class InclusionProof:
     """A proof that one leaf is in the log.
 
-    text  what was hashed
-    path  the hashes beside its way to the head, lowest first
+    text  document whose hash is the leaf
+    path  sibling hashes on the way to the head, lowest first
     """
 
     subject: str
@@ -63,7 +63,7 @@ class InclusionProof:
     path: Sequence[Hash]
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document, hashes in hex."""
+        """Return the proof as a JSON document, with hashes in hex."""
         return {
             "id": self.subject,
             "kind": self.kind,
@@ -92,9 +92,9 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
 
-    They lead to the newest checkpoint. With `earliest` they lead to the first that covers all of
-    them, and so never change: the first that a quorum of witnesses has cosigned, if there is one.
-    Raise NotFoundError if one of them is not sealed yet, and UsageError for more than AT_ONCE.
+    The proofs lead to the newest checkpoint. With `earliest` they lead to the first checkpoint that
+    covers all subjects, preferably one that a quorum of witnesses cosigned, and so never change.
+    Raise NotFoundError if a subject is not sealed yet, and UsageError for more than AT_ONCE.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
@@ -135,7 +135,7 @@ async def proofs_of(
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """Return a checkpoint's note with the lines of all witnesses that cosigned it."""
+    """Return a checkpoint's note with the lines of all witnesses that cosigned the checkpoint."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -144,8 +144,8 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext) -> str:
-    """Return the newest checkpoint that a quorum of witnesses has cosigned, with their lines. Raise
-    NotFoundError if there is none yet."""
+    """Return the newest checkpoint that a quorum of witnesses has cosigned, with the witnesses'
+    lines. Raise NotFoundError if no quorum has cosigned a checkpoint yet."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -169,7 +169,8 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return one proof to the newest checkpoint as JSON. Raise NotFoundError."""
+    """Return one proof to the newest checkpoint as JSON. Raise NotFoundError if it is not
+    sealed."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -177,9 +178,13 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs of several subjects to the newest checkpoint, as JSON. They include the texts
-    and salts that open the leaves of records, revisions and audit entries; `with_texts` says
-    whether possibly personal parts are included. Raise as `proofs_of` does."""
+    """Return proofs of several subjects to the newest checkpoint, as JSON.
+
+    They include the texts and salts that open the leaves of records, revisions and audit entries.
+    Raises the same errors as `proofs_of`.
+
+    with_texts  whether to include parts that may be personal
+    """
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
         rows = await _rows_of(connection, subjects)
@@ -218,7 +223,7 @@ every second, and each record is kept forever."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint for strangers, after recording its departure. Raise
+    """Return the newest checkpoint for strangers, after recording that it was published. Raise
     NotFoundError while nothing is sealed."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
@@ -233,10 +238,8 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Prove that the log of `new` leaves extends that of `old`, as JSON.
-
-    Raise NotFoundError if there was no checkpoint of such a size, and UsageError if old > new.
-    """
+    """Prove that the log with `new` leaves extends the log with `old` leaves, as JSON. Raise
+    NotFoundError if no checkpoint has such a size, and UsageError if old > new."""
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
     async with context.database.reading() as connection:
@@ -257,7 +260,7 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
     """Name of an order in leaves, in hex: the commitment, and the key that opens it. The key is
-    None if the reference is masked: with the key, the reference could be guessed."""
+    None if the reference is masked, because the key would allow guessing the reference."""
 
     commitment: str
     key: str | None
@@ -265,8 +268,8 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """One part of a leaf's content: its commitment, and the salt that opens it, both in hex. Masked
-    parts have no salt."""
+    """One part of a leaf's content: its commitment, and the salt that opens it, both in hex. A
+    masked part has no salt."""
 
     hash: str
     salt: str | None
@@ -276,9 +279,10 @@ class SealedPart:
 class InTree:
     """An order in a tree of all orders.
 
-    leaf    which leaf seals the tree's root
-    leaves  how many the order had then, and last: the number of the newest of them
-    path    from below: bits shared with the commitments on the other side, and their hash
+    leaf    name of the leaf that seals the tree's root
+    leaves  number of the order's leaves when the tree was made
+    last    number of the newest of these leaves
+    path    steps from below: number of bits shared with the sibling's commitments, and its hash
     """
 
     leaf: str
@@ -291,16 +295,16 @@ class InTree:
 class SealedParts:
     """The log's entries for the content of the bundle.
 
-    checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
+    checkpoint  signed head to which all proofs lead; empty if nothing is sealed yet
     unsealed    ids of rows without a leaf under that head
-    origins     every origin of the log in order, each with its number of leaves; none if there was
-                only one
+    origins     every origin of the log in order, each with its number of leaves; empty if the log
+                has had only one
     keys        every public key that has signed for the log, in hex, newest last
-    endorsements for each key, its predecessor's signatures of it, in hex; None without any
-    order       how leaves name the order; None if no known leaf does
-    parts       by the leaf's name: the parts of what it seals, and their salts; of a delivery, by
-                its last leaf, which seals how it is read now
-    said        by the leaf's name: the values of the parts of records, revisions and audit entries
+    endorsements for each key, its endorsement by the key before it, in hex; None without one
+    order       name of the order in leaves; None if no known leaf names it
+    parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, those
+                of its last leaf, which seals its current reading
+    said        by leaf name, the values of the parts of records, revisions and audit entries
     tree        the order in the newest tree of all orders; None before the first tree
     """
 
@@ -319,8 +323,8 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask the customers' numbers in records, revisions and audit entries. In a redacted bundle
-    also mask who acted and why. Masked parts keep only their commitments."""
+    """Mask the customers' phone numbers in records, revisions and audit entries. In a redacted
+    bundle, also mask who acted and why. Masked parts keep only their commitments."""
     said = {
         name: {
             part: _masked(value, masking)
@@ -371,7 +375,7 @@ def _masked(value: Any, masking: Masking) -> Any:
 
 
 def refuse_more(count: int, most: int, what: str) -> None:
-    """Raise UsageError if a bundle would exceed the limit on something."""
+    """Raise UsageError if a bundle would exceed a limit."""
     if count > most:
         raise UsageError(
             f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
@@ -389,9 +393,9 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to the first checkpoint that covers everything sealed about the order and that a
-    quorum of witnesses has cosigned. Until one is cosigned, they lead to the first that covers it.
-    Either choice never changes.
+    The proofs lead to the first checkpoint that covers everything sealed about the order and has
+    been cosigned by a quorum of witnesses. Without such a checkpoint, they lead to the first that
+    covers everything.
     """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
@@ -456,9 +460,9 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the newest tree made by an instant. If the order began before
-    that day (UTC) and no tree of that day counts it, return its place in the first later tree that
-    does. Return None if no tree counts it. The choice never changes."""
+    """Return the order's place in the newest tree made until an instant; None if no tree counts it.
+    If the order began before that day (UTC) and no tree of that day counts the order, return its
+    place in the first later tree that does."""
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):

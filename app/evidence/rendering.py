@@ -172,8 +172,7 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file that imports none of our modules: their texts replace the
-    imports."""
+    """Return the verifier as one file: the texts of our modules replace the imports."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -188,7 +187,7 @@ def verifier_digest() -> str:
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """Return the files by name. They depend only on ledger and facts."""
+    """Return the rendered files by name. They depend only on ledger and facts."""
     # First in plain words for people; then each sentence with the ids that support it, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),

@@ -59,7 +59,7 @@ MAX_NOTE_BYTES: Final = 64 * 1024
 
 
 class NotACheckpoint(Exception):
-    """Error: a text is no checkpoint, or not one of this log; says why in one sentence."""
+    """Error for a text that is no checkpoint of this log, with the reason in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has signatures by this key and all of them verify. Other keys'
-    signatures are skipped."""
+    """Return whether the note has a signature by this key, and all its signatures by this key
+    verify."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -169,7 +169,7 @@ class Sealer:
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch. Return 0 if nothing is left, or another sealer was first."""
+        """Seal a batch. Return 0 if no row is left, or if another sealer added leaves first."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -214,8 +214,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. Leave out deliveries whose leaves already state how they are
-    read."""
+    """Yield the rows that need a leaf. Leave out readings of deliveries if the delivery's leaves
+    already state the reading."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -228,13 +228,13 @@ def _unsaid(
 def leaves_for(
     rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
 ) -> list[leaf_store.Leaf]:
-    """Return leaves for some rows, numbered upwards from `first`."""
+    """Return leaves for these rows, numbered upwards from `first`."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
 async def anything_unsealed(context: AppContext) -> bool:
-    """Return whether a row may lack its leaf."""
+    """Return whether a row may still lack its leaf."""
     async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
@@ -246,8 +246,10 @@ async def seal_all(
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Seal until nothing is left, and return the number of sealed rows. With `sweep`, examine every
-    row."""
+    """Seal until no row is left, and return the number of sealed rows.
+
+    sweep  whether to examine every row
+    """
     if sweep:
         async with context.database.writing() as connection:
             await log_queue_store.sweep_again(connection)
@@ -259,10 +261,9 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key and begin the log with it; make a key if the log has none.
-
-    Raise ConfigurationError if the log was begun with another key, or its key is missing.
-    """
+    """Load the evidence key, and begin the log with the key if no log has begun. If a new log has
+    no key yet, make one. Raise ConfigurationError if the log was begun with another key, or if its
+    key is missing."""
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
     if known is None:
@@ -292,7 +293,7 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
 
 
 async def seal_unsealed(context: AppContext) -> None:
-    """Seal all rows that wait for it."""
+    """Seal all rows that lack a leaf."""
     if await anything_unsealed(context):  # otherwise the evidence key may be missing
         await seal_all(context, await open_signer(context))
 
@@ -310,11 +311,12 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin and forget its witnesses.
+    """Give the log a new origin and forget its witnesses. Nobody may seal at the same time.
 
-    Return the origin; None if no log has begun. Nobody may seal meanwhile. After a restore the log
-    may continue differently from what others have seen. Two checkpoints of one origin, where
-    neither extends the other, would look like a rewritten log.
+    After a restore the log may continue differently from what others have seen. Without a new
+    origin, two checkpoints of which neither extends the other would look like a rewritten log.
+
+    Return the new origin; None if no log has begun.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -326,11 +328,9 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin by `begin_origin`, with an entry in the trail.
-
-    Needs a database opened `alone`. Return the log's new identity. Raise NotFoundError if no log
-    has begun, and UsageError for a person who may not.
-    """
+    """Give the log a new origin by `begin_origin`, with an entry in the trail. Needs a database
+    opened `alone`. Return the log's new identity. Raise NotFoundError if no log has begun, and
+    UsageError if the person may not rename the log."""
     now = context.clock.now()
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="log_renamed")
@@ -368,9 +368,9 @@ def fingerprint_of(public: str) -> str:
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
     """Make a new key that signs from now on. The old key's file, if it exists, is kept beside it.
 
-    If a rotation was interrupted after it set the old key aside, that key still endorses the new
-    one. Raise ConfigurationError if nothing is signed yet, or the files cannot be written, and
-    UsageError for a person who may not.
+    If an earlier rotation stopped after moving the old key's file, the old key still endorses the
+    new key. Raise ConfigurationError if nothing is signed yet, or the files cannot be written, and
+    UsageError if the person may not rotate the key.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -399,10 +399,11 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Set the key's file aside and make a new key. Return the old key, None if its file is gone,
-    and the new one.
+    """Move the key's file away and make a new key. Return (old key, new key).
 
-    until  the public key that signed until now, in hex: a rotation that was cut short has moved it
+    The old key is None if its file is missing.
+
+    until  public key that signed until now, in hex; an interrupted rotation may have moved its file
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -427,8 +428,8 @@ _ASIDE: Final = ".until-"
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text that a key signs for its successor: four lines, of which the last two are the
-    keys in hex."""
+    """Return the text that a key signs for its successor: four lines, ending with both keys in
+    hex."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -437,11 +438,13 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the last keys of a log that were each endorsed by the one before, newest last.
+    """Return the newest keys of a log, as far back as each was endorsed by the key before it.
 
-    keys          oldest first
-    endorsements  for each key, in hex: a signature for each origin that the log had by then;
-                  None or anything else: not endorsed
+    The newest key is last.
+
+    keys          all keys, oldest first
+    endorsements  for each key, in hex: one signature for each origin that the log had at the time;
+                  None or any other text if the key was not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
@@ -487,8 +490,9 @@ _PACKED: Final = struct.Struct(">32sqq")
 class _Growing:
     """Changes of a tree that are to be hashed and stored.
 
-    changed  packed entries that changed, by the first byte of their commitments; others: the rest
-    groups   hashes that are new, by bits and place
+    changed  packed entries that changed, by the first byte of their commitments
+    others   packed entries that did not change, likewise
+    groups   new hashes, by number of bits and place
     """
 
     size: int
@@ -506,8 +510,8 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree if there is none yet. Any number of sealers may run at once. It is due on
-    each day after the last tree, or after the log's beginning."""
+    """Make the day's tree of all orders if it is due. Any number of sealers may run at once. A tree
+    is due on each day after the last tree, or else after the log's beginning."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -520,9 +524,9 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 
 async def seal_orders_for(context: AppContext, order: str) -> bool:
-    """Make today's tree of all orders if a bundle of this order needs one and there is none. It
-    needs one if the order began on an earlier day (UTC) and no tree of today counts it. Return
-    whether a tree was made."""
+    """Make today's tree of all orders if a bundle of this order needs it; return whether it was
+    made. The bundle needs the tree if the order began on an earlier day (UTC) and no tree of today
+    counts the order."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         named = (await order_store.named_orders(connection, [order])).get(order)
@@ -540,8 +544,8 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make the tree of all orders as they are now. Return False if another sealer was first, or if
-    no leaf names an order yet."""
+    """Make the current tree of all orders. Return False if another sealer was first, or if no leaf
+    names an order yet."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -610,7 +614,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield the changed groups whose commitments begin with this byte, each with all of its
+    """Yield the changed groups whose commitments begin with this byte, each group with all its
     entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:

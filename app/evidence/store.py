@@ -20,8 +20,8 @@ from reconcile.instants import Instant
 class StoredDelivery:
     """One delivery as it was stored.
 
-    body      None where it was deleted, and for a repeat, whose first arrival holds the bytes
-    envelope  for one of several events in one request: the whole body's digest
+    body      None if it was deleted, and for a redelivery, because the first arrival has the bytes
+    envelope  digest of the whole body, for one of several events in one request
     whole     that whole body
     """
 
@@ -67,7 +67,7 @@ async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def details_of_records(connection: AsyncConnection, records: Iterable[str]) -> dict[str, str]:
-    """Return texts that are stored beside these records, such as a service's answer."""
+    """Return the texts stored for these records, such as a service's answer, by record."""
     rows = await select_in(
         connection,
         sql="SELECT id, details FROM records WHERE details IS NOT NULL AND id IN ({})",
@@ -116,7 +116,7 @@ async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) ->
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield every stored whole body of several events, as (digest, body)."""
+    """Yield every stored body that contains several events, as (digest, body)."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -128,7 +128,7 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return the subjects of some rows that have no leaf and that nothing will ever seal."""
+    """Return the subjects of rows that have no leaf and will never get one, up to a limit."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -149,7 +149,7 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows without a leaf below the number up to which their kind is sealed."""
+    """Return rows that have no leaf although later rows of their kind are sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)
@@ -157,8 +157,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows that are neither sealed nor marked, once the sweep over this kind's ids has
-    finished."""
+    """Return rows that are neither sealed nor marked for sealing, after the sweep over their kind
+    ended."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

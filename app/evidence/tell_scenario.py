@@ -64,16 +64,17 @@ _MARK: Final = "\ue000"
 
 
 class StandIns:
-    """Replacements for texts; equal texts get equal replacements within one scenario. `masking`: of
-    the numbers that no body may contain."""
+    """Replacements for texts. Equal texts get equal replacements within one scenario.
+
+    masking  masking of the phone numbers that no body may contain
+    """
 
     def __init__(self, masking: Masking | None = None) -> None:
         self._masking = masking or Masking()
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Return a replacement that keeps only the kind of the text: digits for digits, words for
-        words."""
+        """Return a replacement of the same kind: digits for digits, words for words."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -95,7 +96,8 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path of the document, unless that changes how it is read."""
+        """Replace the value at this path of the document, unless the document would be read
+        differently."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -125,7 +127,7 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document is read as this event, ignoring the digest."""
+    """Return whether the document is read as this event, apart from the digest."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -146,7 +148,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def put(document: Any, path: Path, value: Any) -> Any:
-    """Return a copy with another value at this path."""
+    """Return a copy of the document with another value at this path."""
     if not path:
         return value
     copy = document.copy()
@@ -170,8 +172,8 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Return the document with a mark in place of its date, and the date's format. Without a date,
-    return it unchanged with None."""
+    """Return the document with a mark in place of its date, and the date's format. A document
+    without a date is returned unchanged, with None."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
@@ -188,8 +190,8 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return the format of a date: `rfc3339`, or `s`, `ms`, `us` since 1970; None if it is no
-    date."""
+    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970; None for any other
+    text."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:

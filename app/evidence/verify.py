@@ -120,7 +120,8 @@ def deliveries(bundle: Bundle) -> str:
 
 
 def _repeats(heard: dict[str, Any]) -> None:
-    """Check that redeliveries of an event came after the first delivery, in their order."""
+    """Check that redeliveries of an event came after its first delivery, and are listed in
+    order."""
     first = micros(heard["received_at"]), heard["delivery_id"]
     for name, at in heard.get("again", ()):
         if (micros(at), name) <= first:
@@ -129,8 +130,8 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check that the stated method and headers equal the stored lines, if those are in the
-    bundle."""
+    """Check that the stated method and headers equal the stored lines, if the bundle has the
+    lines."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -213,8 +214,8 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that every file is referred to, and has its only possible name. So no file was added,
-    and no name is ambiguous on some computers."""
+    """Check that every file is referred to and has its only allowed name. So no file was added, and
+    no name is ambiguous on any computer."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))
@@ -257,7 +258,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """One step: whether it passed, and why. None: it was not checked."""
+    """One step: whether it passed (None: not checked), and why."""
 
     name: str
     passed: bool | None
@@ -278,7 +279,7 @@ def rendered(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def release(bundle: Bundle) -> str:
-    """Return the release that the manifest names; a stranger may have made it up."""
+    """Return the release named in the manifest. A stranger may have made the name up."""
     return clean(bundle.manifest.get("release"))[:40]
 
 
@@ -309,7 +310,7 @@ def unproven(bundle: Bundle, left: int = 0) -> list[str]:
     """List the parts of a bundle that rest on its maker's word even if all steps passed. For a
     malformed bundle, list one sentence.
 
-    left  leaves of a checkpoint of the log that is known to have left the shop
+    left  number of leaves of a checkpoint of the log that is known to have left the shop
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -400,8 +401,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """List what is unproven about the content of bodies that neither the bundle nor the log
-    shows."""
+    """List what is unproven about bodies that are left out, or whose reading the log does not
+    show."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -447,8 +448,8 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Name the witnesses that cosigned the checkpoint, by its own lines. They follow C2SP
-    tlog-cosignature, whose signatures hold a time of 8 bytes in addition."""
+    """Name the witnesses that cosigned the checkpoint, by the checkpoint's own lines. Their
+    signatures follow C2SP tlog-cosignature: they hold an additional time of 8 bytes."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -461,8 +462,8 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return an empty text for a count of zero; else the sentence, with the count unless it is the
-    total."""
+    """Return a sentence about `count` of `whole` things: empty for none, without numbers for
+    all."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

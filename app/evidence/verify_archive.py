@@ -72,11 +72,9 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` did not make.
-
-    Nothing is ever decompressed, because a bundle stores its files uncompressed. So no file can be
-    larger than the bundle, and the file is read once from its first byte to its last.
-    """
+    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` did not make. Nothing is
+    decompressed, because a bundle stores its files uncompressed. So no file can be larger than the
+    bundle, and the bundle is read once from its first byte to its last."""
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
     members: dict[str, bytes] = {}
@@ -164,9 +162,8 @@ def micros(at: str) -> int:
 
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the id and instant of each delivery, and what history.json says about its event. An
-    event is listed with its first delivery. Its redeliveries, listed under `again`, are yielded
-    with the same event."""
+    """Yield the id and instant of each delivery, with the entry of its event in history.json. An
+    entry describes its event's first delivery, and lists the redeliveries under `again`."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -179,8 +176,8 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of things received while a clock was ahead, by their names in
-    the log. The earliest record `redated` counts."""
+    """Return corrected instants, by name in the log, of things received while a clock was ahead. Of
+    several `redated` records about one thing, the earliest instant counts."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

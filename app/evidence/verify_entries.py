@@ -67,7 +67,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return each earlier origin of the log, and its number of leaves at the end; none for most
+    """Return each earlier origin of the log with its final number of leaves; empty for most
     logs."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     return [each for each in found if each[1] is not None]
@@ -126,8 +126,8 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Part of the bundle that must have a leaf. It has the members that the leaf must state, and
-    the document whose parts the leaf seals. A delivery has no document: the next step compares its
+    """Part of the bundle that must have a leaf: the members that the leaf must state, and the
+    document that the leaf seals. A delivery has no document, because the next step compares its
     event."""
 
     leaf: dict[str, Any]
@@ -135,7 +135,7 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. Duplicate names are refused: a sealed part could hide a forged one."""
+    """Parts by name. A duplicate name is refused, because a sealed part could hide a forged one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -169,7 +169,7 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
 
 
 def _opened(each: dict[str, Any]) -> Any:
-    """Return the members of a leaf, all of which are shown."""
+    """Return the members of a leaf after checking their form."""
     name, data = f"the leaf of {each['id']}", each["leaf"].encode()
     leaf = read_json(data, name)
     in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
@@ -184,7 +184,7 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Return a leaf's name, computed from its members. A stated name could hide the leaf."""
+    """Return a leaf's name, computed from its members. A stated name could hide another leaf."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -198,9 +198,9 @@ def _delivery_of(name: str) -> str:
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Compare a leaf with the files, and return how many parts of its content are masked in the
-    bundle. Raise Wrong if they differ. A leaf names its order by a commitment, which completeness
-    compares."""
+    """Compare a leaf with the files, and return how many parts of its content are masked. Raise
+    Wrong if they differ. The leaf's commitment to its order is compared in the step
+    completeness."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -252,9 +252,9 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Deliveries by how far their reading is proved: `proved`; `masked`, proved except for masked
-    texts; or `bare`, not sealed yet. `several` were read in several ways, and only the body shows
-    which one is right."""
+    """Deliveries by how far the log proves their reading: `proved`; `masked`, proved except for
+    masked texts; or `bare`, not sealed yet. For `several`, the log has different readings, and only
+    the body shows which one is right."""
 
     proved: list[str]
     masked: list[str]
@@ -305,9 +305,9 @@ class Chain(NamedTuple):
 
     entries  number and name of each, by index in the log
     others   deliveries, records, revisions and audit entries here without such an entry
-    moved    those with only their entry here, since a later entry assigns them to another order
-    tree     the leaf that seals the tree of all orders that counts them, and its time; None without
-             one
+    moved    subjects of which only the entry is here: a later entry assigns them to another order
+    tree     number and time of the leaf that seals the tree of all orders with this order; None
+             without a tree
     """
 
     entries: list[tuple[int, str]]
@@ -382,8 +382,7 @@ def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
     """Return the number and time of the leaf that seals the tree with the order. The root is
-    computed upwards from the order's entry, beginning at the bit where its name differs from all
-    others."""
+    computed upwards from the order's entry."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

@@ -44,7 +44,7 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """A delivery whose bytes are in the bundle, and the history's statement about it."""
+    """A delivery whose bytes are in the bundle, with its entry in the history."""
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -174,10 +174,8 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profiles by source; None if one is in the language of another program.
-
-    Raises Wrong where this program made the bundle and a profile is invalid.
-    """
+    """Return the profiles by source; None if a profile was written for another release and is not
+    understood. Raises Wrong if this program made the bundle and a profile is invalid."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -208,9 +206,9 @@ MAX_KEY_FILE: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of each step. `order` and `as_of` are the bundle's own statement; None without one.
+    """Result of each step. `order` and `as_of` are stated by the bundle; None if it states none.
 
-    not_proven  the parts that are only the word of the bundle's maker, whatever steps passed
+    not_proven  parts that rest only on the word of the bundle's maker, whatever steps passed
     """
 
     order: str | None
@@ -224,7 +222,7 @@ class VerifiedBundle:
         return all(each.passed is not False for each in self.steps)
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+        """Return the result as a JSON document."""
         steps = [
             {"step": each.name, "passed": each.passed, "sentence": each.sentence}
             for each in self.steps
@@ -251,7 +249,8 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Read a key given as a line in minisign's format, or as a file. Raise UsageError."""
+    """Read a key given as a line in minisign's format, or as a file. Raise UsageError for other
+    texts."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -265,9 +264,10 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """A checkpoint that left the shop, and was kept by the person who verifies.
+    """A published checkpoint that the verifying person has kept.
 
-    note  its text; path: hashes of a consistency proof between it and the bundle's; None: no proof
+    note  text of the checkpoint
+    path  hashes of a consistency proof between it and the bundle's checkpoint; None without a proof
     """
 
     note: str
@@ -276,7 +276,7 @@ class KeptCheckpoint:
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """Read a checkpoint from its file, and its proof from the output of `log consistency`. Raise
-    UsageError for a wrong file, which says nothing about the bundle."""
+    UsageError for a file of another kind, because the bundle is not at fault then."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -310,15 +310,17 @@ WITNESSES: Final = "witnesses"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedWitnesses:
-    """Witnesses trusted by the person who verifies, and the number of cosignatures required."""
+    """Witnesses that the verifying person trusts, and the number of cosignatures required."""
 
     keys: Sequence[VerifierKey]
     quorum: int
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the witnesses on the command line; None if none is given. Without a quorum, all must
-    have cosigned. Raise UsageError."""
+    """Return the witnesses on the command line; None without any. Raise UsageError.
+
+    quorum  number of cosignatures required; None requires all witnesses
+    """
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
         raise UsageError("--quorum is at most the number of witnesses that --witness names")
@@ -335,10 +337,10 @@ def verify_evidence(
 ) -> VerifiedBundle:
     """Run every step on a bundle.
 
-    now        the time of the verifier's clock; None: this computer's
-    trusted    the key that it must be signed with, known otherwise
-    kept       a checkpoint of its log that left the shop at some time
-    witnesses  who must have cosigned its checkpoint
+    now        time of the verifier's clock; None for this computer's clock
+    trusted    key that must have signed the bundle, known from elsewhere
+    kept       published checkpoint of the bundle's log
+    witnesses  witnesses that must have cosigned the bundle's checkpoint
     """
     checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
         ("digests", verify.digests),
@@ -385,12 +387,12 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield the unproven parts that `verify.py` reports, except those that this program can check:
-    its own steps, and profiles of this release.
+    """Yield the unproven parts that `verify.py` reports, without those that this program checks
+    itself.
 
-    passed     steps that have passed; `signature` only where the key is known to be the shop's
-    left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
-    witnesses  who have cosigned it
+    passed     steps that have passed; `signature` only if the key is known to be the shop's
+    left       leaves of a kept checkpoint of the bundle's log; 0 without one
+    witnesses  witnesses that have cosigned the bundle's checkpoint
     """
     shown = {
         verify.WHOSE: "signature" in passed,
@@ -410,8 +412,8 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence on the time since which the log could have been rewritten. A kept checkpoint
-    rules that out for its leaves; witnesses rule it out for all leaves since they cosigned."""
+    """Yield a sentence on the leaves or times for which the log could have been rewritten. A kept
+    checkpoint rules that out for its leaves. Witnesses rule it out since they cosigned."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -434,7 +436,8 @@ def _not_anew(
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:
-    """Return whether every profile in the bundle equals one of this program's, byte for byte."""
+    """Return whether every profile in the bundle equals a profile of this program, byte for
+    byte."""
     shipped = set(shipped_profiles())
     try:
         return all(
@@ -447,7 +450,7 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that the rendered files follow from the rest of the bundle, by this program."""
+    """Check that the rendered files equal what this program renders from the rest of the bundle."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -548,8 +551,9 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check the checkpoint's signature. It must be by the key that signed the manifest, or by an
-    earlier key that endorsed it through its successors. A bundle can name any other key."""
+    """Check the checkpoint's signature. The key must have signed the manifest, or be an earlier key
+    whose successors, each endorsed by the one before, lead to it. A bundle can name any other
+    key."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -575,9 +579,9 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's log and the kept checkpoint's are one: the later must extend the
-    earlier (RFC 9162, 2.1.4.2). A checkpoint may be signed with an unknown key, such as after a key
-    rotation. Then the person who kept it must know whose key it is."""
+    """Check that the bundle's checkpoint and the kept checkpoint belong to one log: the later must
+    extend the earlier (RFC 9162, 2.1.4.2). A kept checkpoint may be signed with a key that the
+    bundle does not know. The result is then undecided: the person must know whose key it is."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -615,7 +619,7 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
 
 
 def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
-    """Raise Wrong unless a checkpoint names the bundle's log by its present or an earlier
+    """Raise Wrong unless the kept checkpoint names the bundle's log by a present or earlier
     origin."""
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
@@ -648,8 +652,8 @@ def _cosigned(
 
 
 def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
-    """Check that enough witnesses cosigned the checkpoint that all proofs lead to. Witnesses refuse
-    to cosign a rewritten log."""
+    """Check that enough witnesses cosigned the checkpoint to which all proofs lead. Witnesses
+    refuse to cosign a rewritten log."""
     each = _cosigned(bundle, witnesses)
     found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else

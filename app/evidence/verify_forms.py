@@ -18,8 +18,8 @@ NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, Typ
 
 
 class Wrong(Exception):
-    """Error: something is not as it must be, in one sentence. Words from outside in it are made
-    safe for terminals."""
+    """Error for something that is not as it must be, in one sentence. Characters that could control
+    a terminal are removed from quoted words."""
 
     def __init__(self, said: str) -> None:
         super().__init__(clean(said))
@@ -31,7 +31,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Alternative forms; a value must have one of them."""
+    """Alternative forms. A value must have one of the forms."""
 
 
 def instant(said: Any) -> bool:
@@ -47,8 +47,7 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a whole number, not negative, that every JSON reader represents
-    exactly."""
+    """Return whether a value is a whole number from 0 that every JSON reader represents exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 
@@ -299,8 +298,8 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong also if an object has a name twice, since readers might
-    use different ones."""
+    """Parse the JSON in a file. Raise Wrong also if an object has a duplicate name, because readers
+    may use different values."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -58,7 +58,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the current rows of these leaves. Rows that no longer exist are left out."""
+    """Return the current rows of these leaves. Rows that were deleted are left out."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -83,10 +83,8 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf and its row do not fit; None if they do.
-
-    Compares (1) the hash, (2) the row, (3) the sealed content except deleted headers, (4) the body.
-    """
+    """Return a sentence on why a leaf and its row do not fit; None if they fit. Compares (1) the
+    hash, (2) the row, (3) the sealed content except deleted headers, (4) the body."""
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
     sealed = None
@@ -111,15 +109,15 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery is now read differently from when it was sealed: see `reindex`."""
+    """Return whether a delivery's reading has changed since it was sealed, as by `reindex`."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree built from the log's leaves, and compared with stored hashes and signed heads."""
+    """Tree built from the log's leaves, for comparison with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
-        """Take the log, and a checkpoint that was kept elsewhere."""
+        """Store the log's identity, and a checkpoint that was kept elsewhere."""
         self._known = known
         self._keys = [keys.PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
@@ -145,8 +143,8 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield stored hashes that differ from the new tiles: the first leaf beneath, and a
-        sentence."""
+        """Yield the stored hashes that differ from the computed tiles, as (first leaf beneath,
+        sentence)."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -158,10 +156,8 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint at the current size does not fit; None if it does.
-
-        The first head that does not fit shows where the log was changed.
-        """
+        """Return why a checkpoint at the current size does not match the tree; None if it matches.
+        The first checkpoint that does not match shows where the log was changed."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -185,7 +181,8 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a published checkpoint at the current size does not fit."""
+        """Return why a published checkpoint at the current size does not match; None if it
+        matches."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -203,7 +200,8 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the log at its current size does not match the kept checkpoint."""
+        """Return why the kept checkpoint does not match the log at its current size; None if it
+        matches."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -231,12 +229,12 @@ MAX_PROBLEMS: Final = 50
 class VerifiedLog:
     """Result of verifying the log: what was recomputed, and what differs.
 
-    waiting  rows that still wait for a leaf
-    reread   deliveries that are now read differently from when they were sealed
+    tell     number of problems to keep; further problems are only counted
+    waiting  rows that still lack a leaf
+    reread   deliveries whose reading has changed since they were sealed
     first    number of the first leaf that does not fit
-    left     the largest known checkpoint that was published
+    left     the largest checkpoint known to be published
     gaps     the database's accepted gaps, in which leaves and checkpoints may be lost
-    tell     problems that are kept; further ones are only counted
     """
 
     tell: int = MAX_PROBLEMS
@@ -279,7 +277,7 @@ class VerifiedLog:
         return f"{looked} and {checkpoints}: {verdict}{more}.{left}{lost}"
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+        """Return the result as a JSON document."""
         return {
             "valid": not self.found,
             "leaves": self.leaves,
@@ -311,11 +309,11 @@ async def verify_log(
 ) -> VerifiedLog:
     """Verify the whole log.
 
-    against  the text of a checkpoint that was kept elsewhere
-    own      the key that this machine has; None where that is not known
-    tell     how many problems are reported, not only counted
+    against  text of a checkpoint that was kept elsewhere
+    own      this machine's key; None if it is not known
+    tell     number of problems to report; further problems are only counted
 
-    Raise NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
+    Raise NotFoundError if no log has begun, and UsageError if `against` is no checkpoint of it.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
@@ -348,7 +346,7 @@ async def verify_log(
 
 
 async def verify_own_log(context: AppContext) -> VerifiedLog:
-    """Verify the whole log with this machine's key. Raises as `verify_log` does."""
+    """Verify the whole log with this machine's key. Raises the same errors as `verify_log`."""
     return await verify_log(
         context, own=keys.own_key(context.settings), progress=lambda _done, _of: None
     )
@@ -416,8 +414,8 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of the new size. After a gap there is no
-        tree to compare, so leaves are only compared with their rows."""
+        """Add a leaf to the tree, and compare the heads of the new size. After a missing leaf there
+        is no tree, so later leaves are only compared with their rows."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -461,8 +459,8 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that no stored hash or head goes beyond the last leaf, and that all leaves are
-        signed."""
+        """Check that no stored hash or head lies beyond the last leaf, and that a head covers all
+        leaves."""
         if not self._whole:
             return
         size = self._tree.size
@@ -527,10 +525,10 @@ SURE: Final = frozenset(("record", "revision", "deed"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Present names of some orders in leaves.
+    """Current names of some orders in leaves.
 
-    erased  commitments whose order nobody can know any more
-    secret  the source of the salts of parts
+    erased  commitments whose order can no longer be known
+    secret  source of the salts of parts
     """
 
     orders: Mapping[str, order_store.NamedOrder]
@@ -538,7 +536,8 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf with this order name belongs to this order, as far as is known."""
+        """Return whether a leaf with this order name belongs to this order. An erased name fits any
+        order."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
@@ -567,8 +566,10 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the names of these rows' orders. `erased` is the result of `erased_orders`, which may
-    be long."""
+    """Return the names of these rows' orders.
+
+    erased  result of `erased_orders`, passed in because it may be long
+    """
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
         erased=erased,
@@ -577,8 +578,8 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return a sentence on why a leaf names another order than its row, or seals other content;
-    None if it fits."""
+    """Return a sentence on why a leaf's order or sealed content differs from its row; None if it
+    fits."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -592,16 +593,16 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
 
 
 class OrderCounts:
-    """Number of leaves of each order, and its newest leaf, counted while the log is read."""
+    """Number of leaves of each order, with its newest leaf, counted while the log is read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
-        """Take the log's trees of all orders, oldest first."""
+        """Store the log's trees of all orders, oldest first."""
         self._tree = OrderTree()
         self._trees = deque(trees)
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return why it is not the next one of its order; None if it is."""
+        """Count a leaf. Return why the leaf is not the next leaf of its order; None if it is."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -619,7 +620,7 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a sentence for each tree of the log's first `size` leaves that does not match these
+        """Yield a sentence for each tree of the log's first `size` leaves that does not match the
         leaves."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
@@ -631,9 +632,9 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return why the stored newest tree differs from that of the log's first `size` leaves.
-        Proofs are made from it, and the next one extends it. Return nothing if the stored tree
-        covers another number of leaves."""
+        """Return why the stored newest tree differs from the tree of the log's first `size` leaves.
+        A wrong stored tree would spoil proofs and the next tree. Return an empty list if the stored
+        tree covers another number of leaves."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()

@@ -64,23 +64,23 @@ CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """A witness. `url` is the prefix of its path `/add-checkpoint`."""
+    """A witness. `url` is the address to which `/add-checkpoint` is appended."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
     def name(self) -> str:
-        """Return its verifier key, which identifies its stored state."""
+        """Return the witness's verifier key, which identifies its stored state."""
         return self.key.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witnesses:
-    """The witnesses that are asked, and how many of them have to cosign a checkpoint.
+    """The configured witnesses, and the number of them that must cosign a checkpoint.
 
-    every        how often they are asked
-    alarm_after  how long the quorum may not be reached before that is an alarm
+    every        interval at which witnesses are asked
+    alarm_after  how long the quorum may be missing before an alarm is raised
     """
 
     each: tuple[Witness, ...]
@@ -90,12 +90,12 @@ class Witnesses:
 
     @property
     def names(self) -> list[str]:
-        """Return their verifier keys."""
+        """Return the witnesses' verifier keys."""
         return [witness.name for witness in self.each]
 
 
 def witnesses_of(settings: Settings) -> Witnesses | None:
-    """Return the witnesses; None if there are none."""
+    """Return the configured witnesses; None if none are configured."""
     evidence = settings.evidence
     pairs = [each.split(" ") for each in evidence.witnesses]
     if not pairs:
@@ -109,15 +109,13 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """Error: a note has a line in a witness's name that its key did not sign, or not for this
-    note."""
+    """Error for a line in a witness's name that the witness's key did not sign for this note."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return when a witness cosigned a checkpoint, by its own statement; None if it has not.
-
-    Raise WrongCosignature if a line names its key and does not verify (C2SP signed-note).
-    """
+    """Return when a witness cosigned a checkpoint, by its own statement; None if it has not
+    cosigned. Raise WrongCosignature if a line names its key and does not verify (C2SP
+    signed-note)."""
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
         if (signature.name, signature.key_id) != (key.name, key.id):
@@ -132,7 +130,7 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | 
 
 
 def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
-    """Parse the witness keys that somebody verifies with. Raise UsageError."""
+    """Parse the witness keys that a verifying person trusts. Raise UsageError."""
     found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
@@ -187,8 +185,8 @@ def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
 
 
 async def witness_document(context: AppContext) -> WitnessesDocument:
-    """Return the witnesses as JSON, with how far a quorum has cosigned the log, and the last
-    checkpoint published by each way."""
+    """Return the witnesses as JSON. The document also has the size of the log that a quorum has
+    cosigned, and the last checkpoint published in each way."""
     witnesses = witnesses_of(context.settings)
     async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
@@ -229,7 +227,7 @@ def _witness_document(
 
 
 def departure_document(departure: departure_store.Departure) -> DepartureDocument:
-    """Return a departure as JSON."""
+    """Return the publication of a checkpoint as JSON."""
     return {
         "way": departure_way(departure),
         "leaves": departure.size,
@@ -239,12 +237,13 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return how a checkpoint left: a word, or the name of the witness that cosigned it."""
+    """Return how a checkpoint was published: a word, or the name of the witness that cosigned
+    it."""
     return departure.way.partition("+")[0]
 
 
 def departure_sentence(departure: departure_store.Departure) -> str:
-    """Describe a departure for people."""
+    """Describe the publication of a checkpoint for people."""
     how = {
         "published": "shown under /.well-known/tallyhook/",
         "folder": "put into a folder",
@@ -296,7 +295,7 @@ class _Reply:
 
 
 class Cosigning:
-    """Client of one log's witnesses. Several processes may run one."""
+    """Client of one log's witnesses. Several processes may run such a client."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -380,8 +379,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Prove that the log of `size` leaves extends that of `old`; an empty proof if that has
-        none."""
+        """Prove that the log with `size` leaves extends the log with `old` leaves. The proof is
+        empty if `old` is 0 or `size`."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -390,7 +389,8 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's line. Lines of other keys are skipped (C2SP tlog-witness)."""
+        """Verify the witness's line in an answer. Lines of other keys are skipped (C2SP
+        tlog-witness)."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -413,7 +413,7 @@ class Cosigning:
     async def _keep(
         self, known: departure_store.WitnessState, head: log_store.SignedHead, reply: _Reply
     ) -> None:
-        """Store the cosignature, or why there is none."""
+        """Store the cosignature, or the reason why there is none."""
         now, name = self._context.clock.now(), known.witness.partition("+")[0]
         if reply.line is None or reply.at is None:
             problem = reply.problem or "answer_not_in_form"
@@ -448,8 +448,10 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Classify an answer without a cosignature. `same`: the request used the size that the witness
-    knows."""
+    """Classify an answer without a cosignature.
+
+    same  whether the request stated the log size that the witness knows
+    """
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")
     if answer.status is None or answer.status >= 500 or answer.status == 429:
