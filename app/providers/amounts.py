@@ -38,7 +38,8 @@ def _minor(value: Any, currency: str) -> Money:
 
 
 def _in_units(value: Any, currency: str, *, decimals: int) -> Money:
-    """Read a whole number of minor units, of which 10 to the power of `decimals` are one major."""
+    """Read a whole number of minor units. One major unit is 10 to the power of `decimals` minor
+    units."""
     if type(value) is str and not _DECIMAL_TEXT.fullmatch(value):
         raise MoneyError("the amount is not a whole number of minor units")
     number = Decimal(value)
@@ -55,7 +56,8 @@ AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _mino
 def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
     """Return the function that reads amounts in a profile's unit.
 
-    decimals  (currency, decimals) for currencies that the provider counts differently from ISO 4217
+    decimals  (currency, decimals) for currencies with other decimals at the provider than in ISO
+              4217
     """
     unit, own = AMOUNT_UNITS[name], dict(decimals)
     if not own:
@@ -70,8 +72,8 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`; it is
-    UnclearAmount where only the number is not exact."""
+    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`, or
+    UnclearAmount if only the number is not exact."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
     if type(currency) is not str:

@@ -26,7 +26,8 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """Error for a line that cannot be checked. The message is a sentence; `name` is the line's."""
+    """Error for a line that cannot be checked. The message is a sentence, and `name` the line's
+    name."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -37,10 +38,10 @@ class NotARequest(ValueError):
 class RequestLine:
     """One request to check.
 
-    secrets    alternatives; None where the line has no secret
+    secrets    alternative secrets; None if the line has no secret
     named      keys by id, or the named parts of a key
-    tolerance  None for the profile's own
-    ageless    whether the age is left unchecked
+    tolerance  tolerance of the timestamp; None for the profile's own
+    ageless    whether the request's age is left unchecked
     """
 
     name: str | None
@@ -56,8 +57,8 @@ class RequestLine:
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
     """Parse one line. Raises NotARequest.
 
-    profile  used where the line names none
-    now      used where the line states no time
+    profile  profile of lines that name none
+    now      time of lines that state no time
     """
     try:
         given = json.loads(text)
@@ -144,7 +145,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Encode as a server would have received it: in Latin-1 where possible, else in UTF-8."""
+    """Encode a header's text as a server would have received it: in Latin-1 if possible, else in
+    UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -175,11 +177,9 @@ AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return the profile with this tolerance in both directions, in whole seconds.
-
-    The profile stays as it is where the provider signs no time, or where a named verifier's profile
-    states no tolerance.
-    """
+    """Return the profile with this tolerance in both directions, in whole seconds. The profile is
+    returned unchanged if the provider signs no time, or if a named verifier's profile states no
+    tolerance."""
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
         timestamp = replace(profile.timestamp, past_s=seconds, future_s=seconds)
@@ -201,7 +201,8 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream, with an empty one for any longer than MAX_LINE_BYTES."""
+    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES is replaced by an empty
+    line."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line
@@ -212,10 +213,10 @@ def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) -> Iterator[str]:
-    """Yield one JSON object for each line as soon as it is checked. Raises nothing.
+    """Yield one JSON object for each line as soon as the line is checked. Raises nothing.
 
-    profile  for lines that name none
-    now      for lines that state no time
+    profile  profile of lines that name none
+    now      time of lines that state no time
     """
     for text in lines:
         name = None
@@ -235,10 +236,8 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request. Return None if it is genuine, else the refusal.
-
-    Raises NotARequest for an unknown profile, and for a missing secret.
-    """
+    """Verify a request. Return None if the request is genuine, else the refusal. Raises NotARequest
+    for an unknown profile, and for a missing secret."""
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)
@@ -268,7 +267,7 @@ def _loaded(name: str) -> Profile | str:
 def _source(
     profile: Profile, secrets: tuple[str, ...], named: tuple[tuple[str, str], ...]
 ) -> Source | Refusal:
-    """Compile a source with every usable secret, or return a Refusal where none is usable."""
+    """Compile a source with every usable secret. Return a Refusal if no secret is usable."""
     if named:
         return _compiled(profile, dict(named))
     compiled = _compiled(profile, secrets)

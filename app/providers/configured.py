@@ -37,7 +37,7 @@ its reason: some providers repeat the first signature on the next day.
 
 def keep_profiles(settings: Settings) -> None:
     """Store the text of the merchant's own profiles in a service's settings. All processes of the
-    service then use the same text. A file that cannot be read is reported by `compile_sources`."""
+    service then use the same text. `compile_sources` reports a file that cannot be read."""
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -46,14 +46,14 @@ def keep_profiles(settings: Settings) -> None:
 
 
 def text_of_profile(settings: Settings, source: str) -> str:
-    """Return the text of a source's profile as the service has stored it. Raise the same errors as
+    """Return the text of a source's profile as the service has stored it. Raise the errors of
     `load_profile`."""
     named = settings.sources[source].profile
     return settings.profile_files.get(named) or profile_text(named)
 
 
 def profile_of(settings: Settings, source: str) -> Profile:
-    """Return a source's profile as the service has stored it. Raise the same errors as
+    """Return a source's profile as the service has stored it. Raise the errors of
     `load_profile`."""
     named = settings.sources[source].profile
     text = settings.profile_files.get(named)
@@ -61,7 +61,8 @@ def profile_of(settings: Settings, source: str) -> Profile:
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets: by key id if they are configured that way, else a list."""
+    """Return a source's secrets: a mapping by key id if they are configured with ids, else a
+    list."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
@@ -69,7 +70,7 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
     """Return the credentials that the provider sends with its requests. They are configured as
-    `webhook`; older ones have names that begin with `webhook_`."""
+    `webhook`. Older credentials have names that begin with `webhook_`."""
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -78,7 +79,7 @@ def webhook_credentials(given: SourceSettings) -> list[str]:
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """Return when each secret expires, for the secrets that have an expiry."""
+    """Return the expiry of each secret that has one."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 
@@ -97,10 +98,8 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return a client for each source whose provider must be asked about events, by source.
-
-    Raises ConfigurationError with every missing credential.
-    """
+    """Return a client for each source whose provider must be asked about events, by source name.
+    Raises ConfigurationError with every missing credential."""
     from app.providers.provider_client import ProviderClient  # only the service asks
 
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
@@ -130,7 +129,7 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
     """Compile every configured source. Raises ConfigurationError with the mistakes of all sources.
 
-    phone_key  key for the digests of customers' phone numbers; None makes no digests
+    phone_key  key for the digests of customers' phone numbers; without a key no digests are made
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -206,7 +205,7 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the members of ONLY as locations. A path without a kind belongs to the JSON body."""
+    """Return the members of ONLY as locations. A path without a kind is a path in the JSON body."""
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
@@ -237,7 +236,7 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of methods in CAPTURES that count although anyone can state them."""
+    """Return the problems of the setting CAPTURES, such as methods that anyone could state."""
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []
@@ -252,7 +251,8 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of members in ONLY that would not prove whose payment it is."""
+    """Return the problems of members in ONLY that would not prove whose payment an event is
+    about."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -280,7 +280,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """The keys in one setting. `accounts` are the source's own accounts, if its key is shared."""
+    """The keys in one setting. `accounts` are the source's accounts if the provider's key is
+    shared."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -328,8 +329,8 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the source that signs a settings section's own posts. Raise ConfigurationError where
-    it cannot sign."""
+    """Return the source that signs the posts of a settings section. Raise ConfigurationError if the
+    section's key cannot sign."""
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

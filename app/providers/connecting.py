@@ -41,7 +41,7 @@ APART: Final = ("several shops", "several sellers")
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return how to separate several shops on one account, unless a trap explains it."""
+    """Return how to separate several shops on one account, unless a trap already explains it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []
@@ -70,12 +70,12 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Return a sentence that an accepted delivery is in no order's ledger, with what to do."""
+    """Return a sentence for an accepted delivery that is in no order's ledger, with what to do."""
     return f"Accepted, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """Return the meaning of each credential that asking the provider needs, by name."""
+    """Return the meaning of each credential that is needed to ask the provider, by name."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}

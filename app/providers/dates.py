@@ -117,9 +117,9 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """A timestamp's unit, and the most digits that it may have (until the year 33658).
+    """A timestamp's unit, and its maximum number of digits (enough until the year 33658).
 
-    milliseconds_from  number of digits from which the timestamp counts milliseconds
+    milliseconds_from  number of digits from which a timestamp counts milliseconds
     """
 
     length: Duration
@@ -166,7 +166,7 @@ class Timestamp:
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the timestamp as received. Refuse several, which would be ambiguous."""
+        """Return the timestamp as received. Refuse several timestamps, which would be ambiguous."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]
@@ -180,7 +180,7 @@ class Timestamp:
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return None if `text` is a timestamp no older or newer than allowed, else the refusal."""
+        """Return None if `text` is a timestamp of an allowed age, else the refusal."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))

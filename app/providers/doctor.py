@@ -37,7 +37,7 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield other spellings of the same JSON, each with its name and different from `body`."""
+    """Yield other spellings of the body's JSON as (name, bytes), each different from `body`."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
@@ -99,9 +99,9 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A configured source that the doctor's trials vary.
+    """A configured source, as the doctor's trials vary it.
 
-    address  scheme and host under which the provider knows us, where configured
+    address  scheme and host under which the provider knows us, if configured
     ends     expiry of each secret that has one
     """
 
@@ -114,7 +114,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One mistake that would explain the refusal. `mistake` is from a closed list."""
+    """One mistake that would explain the refusal. `mistake` is a word from a closed list."""
 
     mistake: str
     sentence: str
@@ -133,7 +133,7 @@ def diagnose(
     """Return every single mistake whose correction would have let the request pass, likeliest
     first.
 
-    now  when the request arrived
+    now  time at which the request arrived
     """
     found = []
     trials = chain(

@@ -22,7 +22,7 @@ _RAW_KEY_IN_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Decoder of a signature from ASCII text to bytes, and the encoder for the reverse."""
+    """Decoder of a signature from ASCII text to bytes, and encoder from bytes to text."""
 
     decode: Callable[[bytes], bytes]
     encode: Callable[[bytes], bytes]
@@ -93,7 +93,7 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The words of a layout; None where the profile gives none."""
+    """The words of a layout; None for words that the profile does not give."""
 
     label: bytes | None
     prefix: bytes | None
@@ -104,8 +104,8 @@ class Layout:
 class SignatureFormat:
     """One way to write signatures in a value.
 
-    needs    members of `Layout` that it requires
-    entries  (layout, header value) → the encoded signatures that carry our label
+    needs    members of `Layout` that the format requires
+    entries  (layout, header value) → the encoded signatures with our label
     write    (layout, encoded signature) → header value
     """
 

@@ -47,8 +47,8 @@ class Example:
     """One documented event of a provider.
 
     event  the provider's word as the profile reads it
-    named  the provider's own name of the event, to which `connect` says to subscribe; empty where
-           the example does not contain that name
+    named  the provider's own name of the event, to which `connect` says to subscribe; empty if the
+           example does not contain the name
     """
 
     name: str
@@ -62,8 +62,8 @@ class Example:
 
     @property
     def word(self) -> str:
-        """Return the word for people: the provider's name, then the profile's distinction, such as
-        `charge.dispute.closed:won`."""
+        """Return the event's word for people: the provider's name, then the profile's distinction,
+        such as `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
@@ -86,12 +86,13 @@ def examples_of(profile: str) -> list[Example]:
 
 
 def find_example(profile: str, event: str) -> Example:
-    """Find the one example that fits a name or a word.
+    """Find the only example that matches a name or a word.
 
     An exact name or word (the provider's or the profile's) wins. Otherwise the text may be the
     provider's name of a single example, or the beginning of a single word up to a colon.
 
-    Raises NotFoundError with all examples, and UsageError with those that match.
+    Raises NotFoundError that lists all examples, or UsageError that lists several matching
+    examples.
     """
     known = examples_of(profile)
     for found in (
@@ -122,11 +123,12 @@ def find_example(profile: str, event: str) -> Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvent:
-    """The values of a made-up event; None keeps the example's own.
+    """The values of a made-up event; None keeps the example's value.
 
-    order, session  its references; ids derive from them, so equal references give an equal event
-    amount          its money
-    at              when it happened; None for now
+    order, session  references of the event; ids derive from them, so that equal references give an
+                    equal event
+    amount          money of the event
+    at              time of the event; None for now
     """
 
     order: str | None = None
@@ -139,10 +141,8 @@ def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
     """Build the example as the provider would send it now to this address, signed for the source.
-
-    Raises UsageError where a wanted value does not fit the example, ConfigurationError where only
-    the provider can sign.
-    """
+    Raises UsageError if a wanted value does not fit the example, and ConfigurationError if only the
+    provider can sign."""
     shape = _Shape(source, example, now=now, url=url)
     if wanted.order is not None:
         shape.put_reference("order", wanted.order)
@@ -166,7 +166,7 @@ _AMOUNTS: Final = ("money", "order_money", "refunded_total")
 
 
 class _Shape:
-    """One example with the changes to it."""
+    """One example with the values that were changed in it."""
 
     def __init__(self, source: Source, example: Example, *, now: Instant, url: str) -> None:
         self._source = source
@@ -183,7 +183,7 @@ class _Shape:
         self._base = self._read({})
 
     def request(self, changes: Mapping[LeafPath, Any]) -> Signed:
-        """Build the signed request with these values replacing the example's own."""
+        """Build the signed request, in which these values replace the example's."""
         document = copy.deepcopy(self._document)
         for place, value in changes.items():
             holder: Any = document
@@ -209,11 +209,9 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Set the event's order or session.
-
-        An event of some providers does not name its order, unlike their other events. It follows
-        its payment instead, whose id derives from the order's.
-        """
+        """Set the event's order or session. Some providers' events name no order but only their
+        payment. The payment's id derives from the order's reference, so that the event follows the
+        payment."""
         for place in self._carriers[name]:
             if place in self.changes:
                 continue
@@ -278,7 +276,7 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Return the values that carry each field, without those that change the event's kind."""
+        """Return the values that carry each field, except values that change the event's kind."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):
@@ -333,7 +331,7 @@ _BETWEEN_TAGS: Final = re.compile(r"(?<=>)([^<>]+)(?=<)")
 
 
 class _Pairs(list[list[str]]):
-    """Names with their values, where values can be replaced."""
+    """Names with their values, in which values can be replaced."""
 
 
 class _Texts(list[str]):
@@ -434,7 +432,7 @@ def _amount(amount: Money, like: Any, profile: Profile) -> Any:
 
 
 def _date(now: Instant, like: Any, zone: str) -> Any:
-    """Write an instant in the form of the example's date; None for an unknown form."""
+    """Write an instant in the format of the example's date; return None for an unknown format."""
     at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
     sign = -1 if zone[0] == "-" else 1
     offset_of_zone = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
@@ -464,7 +462,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return an id in the form of the old one. A key always gives the same id."""
+    """Return an id in the format of the old id. Equal keys give equal ids."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

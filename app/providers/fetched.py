@@ -41,7 +41,7 @@ def keep_answer(
 ) -> bytes:
     """Return one answer as the bytes to store. Equal answers to one question give equal bytes.
 
-    dated  the answer's Date header, where it serves as the version of what the answer states
+    dated  the answer's Date header, if it serves as the version of the stated values
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -134,7 +134,7 @@ class AnswerReader:
         """Read one stored answer as an event. Raises Unreadable.
 
         digest       SHA-256 of the stored bytes, 64 hex digits
-        environment  of this instance; None reads answers of either environment
+        environment  environment of this instance; None to read answers of both environments
         """
         document = parse(kept)
         about = document["asked_about"]
@@ -265,8 +265,9 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable where the answer belongs to the other environment. In live, an answer
-        that states no environment is refused too: an answer to a sandbox key is no real money."""
+        """Raise Unreadable if the answer belongs to the other environment. In live, an answer that
+        states no environment is refused too, because an answer to a sandbox key is about no real
+        money."""
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -290,8 +291,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's own amount. If the profile has no location for it, because the
-        request fixed the amount, return the amount of the event that was asked about."""
+        """Return the answer's amount. If the profile has no location for the amount, because the
+        request fixed it, return the amount of the event that was asked about."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
@@ -319,7 +320,7 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Check whether stored headers belong to an answer, not to a request that was received."""
+    """Return whether stored headers belong to an answer rather than to a received request."""
     return headers.startswith(f"{FETCHED}: ")
 
 

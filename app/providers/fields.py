@@ -23,11 +23,11 @@ from app.providers import paths, request, template
 class EventData:
     """One event of a verified delivery.
 
-    document  the event's own JSON; the body's where the profile names no items
+    document  the event's JSON; the whole body's JSON if the profile names no items
     root      the whole body's JSON
-    body      the whole body, decrypted where the scheme encrypts it
+    body      the whole body, decrypted if the scheme encrypts it
     digest    SHA-256 of the event's own bytes, 64 hex digits
-    unclear   set once an amount of the event turns out not to be exact
+    unclear   whether an amount of the event turned out not to be exact
     """
 
     __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root", "unclear")
@@ -105,8 +105,8 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a fast lookup for a path of names only. Nearly every location is such a path, and this
-    lookup takes a third of the time."""
+    """Build a fast lookup for a path that consists only of names. Nearly every location is such a
+    path, and this lookup takes a third of the time."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -190,7 +190,7 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Build a lookup that joins texts. It returns None where a reference without `?` is absent."""
+    """Build a lookup that joins texts. The lookup returns None if a part without `?` is absent."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(data: EventData) -> str | None:
@@ -265,7 +265,8 @@ def plain_name(texts: tuple[str, ...]) -> str:
 
 
 def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
-    """Return the first location that is present, for a sentence; all where none is present."""
+    """Return the first location that is present in the data, or all locations if none is
+    present."""
     for text in texts:
         if compile_location(text)(data) is not None:
             return (text,)
@@ -273,8 +274,8 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks. It becomes part
-    of keys and log lines."""
+    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks, because the id
+    becomes part of keys and log lines."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -313,10 +314,10 @@ _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
 def order_named(order: str, source: str, *, own: bool) -> str:
     """Return an order's name in this instance.
 
-    own  whether the source's orders are kept apart from those of all other sources
+    own  whether the source's orders are kept apart from the orders of all other sources
 
-    Raises Unreadable for a name that is reserved for another source's own orders, and for one that
-    would be too long.
+    Raises Unreadable for a name that is reserved for another source's own orders, and for a name
+    that would be too long.
     """
     if not own:
         if is_own_order(order):

@@ -39,8 +39,8 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content    the signed bytes; None where they depend on the secret, or where code builds them
-    signed_at  when it was signed, as the request states it
+    content    the signed bytes; None if they depend on the secret, or if code builds them
+    signed_at  time of signing that the request states
     """
 
     content: bytes | None = field(default=None, repr=False)
@@ -80,7 +80,8 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Find the key with which the request is genuine at its arrival, `now`; None for none."""
+        """Find the key with which the request was genuine when it arrived at `now`; None without
+        such a key."""
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:
@@ -91,7 +92,8 @@ class AccountKeys:
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:
-    """Return the public half in PEM of a secret that is an asymmetric key; None for others."""
+    """Return the public half, in PEM, of a secret that is an asymmetric key; None for other
+    secrets."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
@@ -117,7 +119,7 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return the bytes that the signature covers, where the profile alone describes them."""
+    """Return the bytes that the signature covers, if the profile alone describes them."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()
@@ -146,7 +148,7 @@ def covered(account: Account, request: Incoming) -> Covered:
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
-    """Return a digest for each key. One key has the same digest under every profile."""
+    """Return a digest for each key. A key has equal digests under all profiles."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()

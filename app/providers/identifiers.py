@@ -19,14 +19,15 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
 def email(value: object) -> str | None:
-    """Return an email address in lower case. Mail servers distinguish case, but people do not."""
+    """Return an email address in lower case: mail servers may distinguish case, but people do
+    not."""
     text = _text(value)
     return f"{EMAIL_KIND}{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
 
 
 def name(value: object) -> str | None:
-    """Return a person's name without accents, capitals and punctuation, its words sorted. `Doe,
-    José` and `jose doe` are equal. A single word is too common to find a person by."""
+    """Return a person's name without accents, capitals and punctuation, with its words sorted.
+    `Doe, José` and `jose doe` become equal. A single word is too common to find a person by."""
     words = sorted(name_words(_text(value) or ""))
     return f"name:{' '.join(words)}" if len(words) > 1 else None
 
@@ -44,7 +45,7 @@ def card(value: object) -> str | None:
 
 
 def further_id(value: object) -> str | None:
-    """Return a provider's id that no field of an event contains, such as a charge's."""
+    """Return a provider's id for which an event has no field, such as a charge's id."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 
@@ -69,10 +70,10 @@ _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:
-    """Return the number's E.164 digits, country code first, or None where it is no whole number.
+    """Return the number's E.164 digits, country code first, or None if the number is incomplete.
 
     Accepts numbers and texts, with a plus, `00`, blanks, dashes or brackets, and national numbers
-    with a leading zero where the country is given. Masked and partial numbers are refused.
+    with a leading zero if the country is given. Masked and partial numbers are refused.
 
     country  calling code (`254`) of numbers that begin with a single zero
     """

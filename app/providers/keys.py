@@ -24,9 +24,9 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError where a shared secret is one half of a key pair. It may be `whpk_` or
+    """Raise ValueError if a shared secret is in fact half of a key pair. Such halves are `whpk_` or
     `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64. The message reveals
-    nothing of it."""
+    nothing of the secret."""
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:
@@ -46,11 +46,11 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """A source's keys, which no repr shows.
+    """A source's keys, hidden from every repr.
 
     main   keys of [signature], newest first
     also   keys of [signature.also]
-    named  the keys in `main` that have an id, by that id
+    named  the keys in `main` that have an id, by id
     """
 
     main: tuple[Key, ...] = field(default=(), repr=False)
@@ -61,7 +61,7 @@ class KeyRing:
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
     """Compile each secret, in order. Raises ConfigurationError with all problems at once.
 
-    strict  whether a shared secret must be long enough and without blanks around it
+    strict  whether a shared secret must be long enough and have no blanks around it
     """
     texts = [*secrets.listed, *secrets.named.values()]
     if profile.signature.mac == UNSIGNED:

@@ -28,7 +28,7 @@ MAX_FORM_FIELDS = 1000
 
 
 class SingleHeader:
-    """A header that must be present exactly once, with the refusals for when it is not."""
+    """A header that must be present exactly once, with the refusals for any other case."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,9 +74,9 @@ def ascii_text(value: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
-    """Bounds of a signed time's age, both inclusive.
+    """Inclusive bounds of a signed time's age.
 
-    what  the name of the time in sentences
+    what  name of the time in sentences
     """
 
     what: str
@@ -84,7 +84,7 @@ class AgeLimit:
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return None if `signed_at` is no older or newer than allowed, else the refusal."""
+        """Return None if `signed_at` has an allowed age at `now`, else the refusal."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -96,7 +96,7 @@ class AgeLimit:
         return None
 
     def missing(self, fault: str) -> Refusal:
-        """Build the refusal of a time that is absent or unreadable."""
+        """Build the refusal for a time that is absent or unreadable."""
         return Refusal("timestamp_missing", f"{self.what} {fault}.")
 
 
@@ -110,9 +110,9 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """A source's secrets, which no repr shows.
+    """A source's secrets, hidden from every repr.
 
-    listed  alternatives, newest first
+    listed  alternative secrets, newest first
     named   keys by key id, or parts of a key by name
     """
 
@@ -121,25 +121,21 @@ class Secrets:
 
 
 class NamedVerifier(ABC):
-    """One compiled scheme. Its factory raises ConfigurationError with every problem at once."""
+    """One compiled scheme. The factory raises ConfigurationError with every problem at once."""
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None where the request is genuine at `now`, else the refusal. Never raises."""
+        """Return None if the request is genuine at `now`, else the refusal. Never raises."""
 
     def payload(self, request: Incoming) -> bytes:
-        """Return the document, decoded or decrypted where the scheme wraps it.
-
-        Called only for a request that `verify` has accepted. Raises Unreadable.
-        """
+        """Return the document, decoded or decrypted if the scheme wraps it. Called only for a
+        request that `verify` has accepted. Raises Unreadable."""
         return request.body
 
     @abstractmethod
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Build the request that a genuine provider would send with `body`.
-
-        Raises ConfigurationError where the source has only the public half of the key.
-        """
+        """Build the request that a genuine provider would send with `body`. Raises
+        ConfigurationError if the source has only the public half of the key."""
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
@@ -160,15 +156,15 @@ _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
 class NamedScheme:
     """One scheme of `named/`: the function that compiles it, and its fixed properties.
 
-    make         compiles it
-    beside       what it always covers besides the body: `query`, or `address`, which is the scheme
-                 and host as only the provider knows them
+    make         compiles the scheme
+    beside       parts that are always covered besides the body: `query`, or `address`, which is the
+                 scheme and host as only the provider knows them
     wraps        whether the body wraps or encrypts the document
-    public_keys  whether its secrets are public keys
+    public_keys  whether the secrets are public keys
     mark         prefix of a shared secret
     encoding     encoding of a shared secret, an entry of SECRET_ENCODINGS
-    binding      name of the part that identifies the account and is signed with every delivery;
-                 None where each secret is a key
+    binding      name of the secret that identifies the account and is signed with every delivery;
+                 None if each secret is a key
     """
 
     make: Factory
@@ -180,10 +176,8 @@ class NamedScheme:
     binding: str | None = None
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
-        """Return what is covered besides the body: `query`, `address` and `header:NAME`.
-
-        A request may leave out a part that the option `required` does not list.
-        """
+        """Return the covered parts besides the body: `query`, `address` and `header:NAME`. A
+        request may omit headers that the option `required` does not list."""
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()
         headers = {f"header:{each}" for each in names}
@@ -203,17 +197,16 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """Functions that one provider's events need besides their profile; None where not needed.
+    """Functions that one provider's events need besides their profile; None if not needed.
 
-    other_form  signed content → another form that the provider sometimes signs; it must cover as
+    other_form  signed content → another form that the provider sometimes signs, and that covers as
                 much
-    greeting    JSON object of a verified request → the text that we must echo before events are
-                delivered, 1 to 255 printable ASCII characters; any other value means a delivery
+    greeting    JSON object of a verified request → the text to echo before events are delivered, 1
+                to 255 printable ASCII characters; any other value means that it is a delivery
     capturing   event and its data → the method of a payment that captures by itself, if the source
-                lists it in CAPTURES; it counts only with a credential `webhook`, since nothing
-                signs it
-    split       event, its bytes and its data → the events that it consists of, each with its own
-                bytes
+                lists it in CAPTURES; it counts only with a credential `webhook`, because the method
+                is unsigned
+    split       event, its bytes and its data → the events in it, each with its own bytes
     movements   fetched answer that means `succeeded` → its refunds and chargebacks
     """
 
@@ -235,16 +228,17 @@ def _named(name: str, what: str) -> Any:
 
 
 def names_of(what: str) -> list[str]:
-    """Return the modules of `named/` that have a `SCHEME`, or `PARTICULARS`. Loads all of them."""
+    """Return the modules of `named/` that have this attribute, `SCHEME` or `PARTICULARS`. Loads all
+    modules."""
     return [name for name in sorted(_MODULES) if _named(name, what)]
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the scheme that a `mac` names, or return None for any other `mac`."""
+    """Load the scheme that a `mac` names. Return None if the `mac` names no module."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
 
 
 def particulars(code: str | None) -> Particulars | None:
-    """Load the particulars that a `code` names, or return None where the module has none."""
+    """Load the particulars that a `code` names. Return None if the module has none."""
     return Particulars() if code is None else cast(Particulars | None, _named(code, "PARTICULARS"))

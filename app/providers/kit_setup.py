@@ -18,7 +18,8 @@ MOST_SECONDS: Final = 31 * 24 * 3600
 
 
 class Setup:
-    """The options and secrets of one source. `conclude` raises if any is wrong or unknown."""
+    """The options and secrets of one source. `conclude` raises an error for wrong or unknown
+    options."""
 
     def __init__(self, source: str, options: Mapping[str, object], secrets: Secrets) -> None:
         self._source = source
@@ -27,7 +28,7 @@ class Setup:
         self._problems: list[str] = []
 
     def problem(self, sentence: str) -> None:
-        """Add a problem to the collected ones."""
+        """Record a problem for `conclude`."""
         self._problems.append(f"source {self._source}: {sentence}")
 
     def texts(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -49,7 +50,8 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Return the options `past_s` and `future_s` as a limit. Sentences call the time `what`."""
+        """Return the options `past_s` and `future_s` as a limit, with `what` as the time's name in
+        sentences."""
         past, future = self._seconds("past_s", past_s), self._seconds("future_s", future_s)
         return AgeLimit(what=what, past=past * SECOND, future=future * SECOND)
 
@@ -70,7 +72,7 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Convert each named secret, except those called one of `parts`."""
+        """Convert each named secret, except secrets whose name is one of `parts`."""
         made = {
             name: self._made(f"secret {name!r}", secret, make)
             for name, secret in self._secrets.named.items()
@@ -79,7 +81,7 @@ class Setup:
         return {name: each for name, each in made.items() if each is not None}
 
     def part(self, name: str, make: Callable[[str], T]) -> T | None:
-        """Convert the secret called `name`; None where there is none."""
+        """Convert the secret called `name`; return None if it is not configured."""
         secret = self._secrets.named.get(name)
         return None if secret is None else self._made(f"secret {name!r}", secret, make)
 

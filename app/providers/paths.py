@@ -20,10 +20,8 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """A search for the first object with a member `name` that equals `value` as text.
-
-    A value that ends in `*` matches the beginning of the member's text.
-    """
+    """A search for the first object whose member `name` equals `value` as text. A value that ends
+    in `*` matches the beginning of the member's text."""
 
     name: str
     value: str
@@ -75,7 +73,8 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path. Return None if it is absent, or its parent is of another type."""
+    """Return the value at a path. Return None if the value is absent, or its parent has another
+    type."""
     value = document
     for step in path:
         value = take(value, step)
@@ -121,7 +120,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` exactly as written in `text`; several if it has `[*]`."""
+    """Return the values at `path` exactly as written in `text`; several if the path has `[*]`."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
@@ -184,7 +183,8 @@ def plain_text(value: Any) -> str | None:
 
 
 def compact(value: Any) -> str:
-    """Write JSON without blanks, in the order received, as JavaScript's JSON.stringify does."""
+    """Write JSON without blanks, with keys in the order received, like JavaScript's
+    JSON.stringify."""
     return _write(value, sort=False)
 
 
@@ -215,7 +215,8 @@ FindValues = Callable[[Request], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestPlace:
-    """A place in a request. `text` is the profile's own; `values` may find several values."""
+    """A place in a request. `text` is the profile's spelling, and `values` may find several
+    values."""
 
     text: str
     values: FindValues

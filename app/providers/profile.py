@@ -47,7 +47,7 @@ takes some milliseconds."""
 
 @lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
-    """Read a profile from its text, named after `path`. Raise the same errors as `load_profile`."""
+    """Read a profile from its text, named after `path`. Raise the errors of `load_profile`."""
     values = read_toml(
         text,
         _table_of(Profile),
@@ -60,7 +60,7 @@ def read_profile(path: Path, text: str) -> Profile:
 
 
 def profile_text(name_or_path: str) -> str:
-    """Return the text of a profile's file. Take the same names, and raise the same errors, as
+    """Return the text of a profile's file. Takes the names and raises the errors of
     `load_profile`."""
     return _text(_path_of(name_or_path))
 
@@ -104,9 +104,9 @@ def _text(path: Path) -> str:
 class _Key(NamedTuple):
     """One attribute of a section's class.
 
-    section  its class where it is a section itself; None where it is a key
-    optional whether such a section may be absent
-    rule     reads the value of a key; None for `Profile.name`, which no file states
+    section  class of the attribute if it is a section; None if it is a key
+    optional whether the section may be absent
+    rule     reads the key's value; None for `Profile.name`, which no file states
     """
 
     section: Any
@@ -195,8 +195,8 @@ def what_events_are_worth(profile: Profile) -> str:
 
     signed        as soon as they are verified
     fetched back  only after the provider was asked
-    unconfirmed   never by themselves: all merchants share the key, and nothing names the account
-    none          never: the profile only verifies
+    unconfirmed   never by themselves, because all merchants share the key and no account is named
+    none          never, because the profile only verifies
     """
     if profile.verifies_only:
         return "none"
@@ -206,10 +206,8 @@ def what_events_are_worth(profile: Profile) -> str:
 
 
 def show_profile(name_or_path: str) -> dict[str, Any]:
-    """Return everything that a profile states, section by section, including defaults.
-
-    Raises ConfigurationError with every mistake, NotFoundError where there is no such profile.
-    """
+    """Return everything that a profile states, section by section, including defaults. Raises
+    ConfigurationError with every mistake, and NotFoundError for an unknown profile."""
     _must_exist(name_or_path)
     profile = load_profile(name_or_path)
     shown = dataclasses.asdict(profile)
@@ -248,7 +246,8 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
 
 
 def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the result of `show_profile` as dotted keys with their values, without absent ones."""
+    """Yield the result of `show_profile` as dotted keys with their values, without absent
+    values."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from profile_rows(value, f"{prefix}{key}.")
@@ -257,10 +256,8 @@ def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Return every mistake of a file, one sentence each with file, line and key.
-
-    Raises NotFoundError where there is no such file.
-    """
+    """Return every mistake of a file, one sentence each with file, line and key. Raises
+    NotFoundError if the file does not exist."""
     _must_exist(name_or_path)
     try:
         load_profile(name_or_path)

@@ -48,10 +48,8 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """Ask one question about one event. Return None where the event lacks a reference it needs.
-
-        Faults of the network or the provider raise nothing: the exchange reports them.
-        """
+        """Ask one question about one event. Return None if the event lacks a reference that the
+        question needs. Network and provider failures raise no errors: the exchange reports them."""
         if self._questions.about(event) is None:
             return None
         token = await self._access_token()
@@ -65,7 +63,7 @@ class ProviderClient:
         return AnsweredQuestion(question, answer)
 
     async def _access_token(self) -> str | Exchange:
-        """Return the current access token, or the failed exchange that should have brought it."""
+        """Return the current access token, or the failed exchange of the request for a token."""
         if not self._questions.needs_token or time.monotonic() < self._token_ends:
             return self._token
         answer = await self._exchange(self._questions.token())
@@ -115,11 +113,11 @@ PROBE_LIMIT_S: Final = 10.0
 class Probe:
     """The result of probing one address.
 
-    problem           code of the reason why there was no answer; None where there was one
-    date              the Date header, to the second; None where there is none
-    tls               the protocol's version; None without TLS, or where the handshake failed
-    tls_problem       why it failed, in the words of the TLS library
-    certificate_ends  when the certificate expires
+    problem           code of the reason for a missing answer; None if an answer came
+    date              the answer's Date header, to the second; None if absent
+    tls               the TLS version; None without TLS, or if the handshake failed
+    tls_problem       why the handshake failed, in the TLS library's words
+    certificate_ends  expiry of the certificate
     """
 
     url: str
@@ -147,8 +145,8 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires. Return EARLIEST if it is not trusted
-    or TLS fails, None without an answer."""
+    """Return when the certificate of an https address expires. Return EARLIEST if the certificate
+    is not trusted or TLS fails, and None without an answer."""
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 
@@ -164,7 +162,7 @@ def date_of(header: str) -> Instant | None:
 
 
 async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
-    """Return the TLS version, why there is none, and when the certificate expires."""
+    """Return (TLS version, problem of the handshake, expiry of the certificate)."""
     parts = urlsplit(url)
     if parts.scheme != "https":
         return None, None, None

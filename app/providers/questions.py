@@ -25,7 +25,8 @@ _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `shown` has no credential, so it may be shown and stored."""
+    """One request to the provider. `shown` contains no credential, so it may be shown and
+    stored."""
 
     method: str
     url: str
@@ -39,10 +40,8 @@ class Question:
 
 
 class Questions:
-    """The questions of a source, compiled once.
-
-    Raises ConfigurationError for a missing credential, and for one that no header can contain.
-    """
+    """The questions of a source, compiled once. Raises ConfigurationError for a missing credential,
+    and for a credential that no header can hold."""
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -77,10 +76,10 @@ class Questions:
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
         """Build the question about this event.
 
-        access_token  the token in the answer to `token`, where `needs_token`
+        access_token  the access token, if `needs_token`
 
-        Return None if the event lacks a reference that the question needs, or has one that would
-        change the question.
+        Return None if the event lacks a reference that the question needs, or has a reference that
+        would change the question.
         """
         rule = self._rule
         for template in self._urls:  # the first address whose references this event has all
@@ -149,7 +148,7 @@ class Questions:
 
 
 def credentials_of(rule: FetchBackRule) -> set[str]:
-    """Return the names of all credentials that asking the provider needs."""
+    """Return the names of all credentials that are needed to ask the provider."""
     keys = ("credential", "body", "token_body", "headers")
     return credentials_named({key: getattr(rule, key) for key in keys})
 

@@ -35,7 +35,10 @@ from reconcile.money import Money
 
 
 class ClaimWords:
-    """A profile's words for claims. `otherwise` is the claim of an unknown word."""
+    """A profile's words for claims.
+
+    otherwise  claim for a word that the profile does not list
+    """
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
 
@@ -57,7 +60,7 @@ class ClaimWords:
 
 
 class KindWords:
-    """The kinds of events in a profile's list. An entry that ends in `*` is a prefix."""
+    """The kinds of events in a profile's list. An entry that ends in `*` matches a prefix."""
 
     __slots__ = ("_beginnings", "_exact")
 
@@ -106,7 +109,7 @@ class ProfileField:
         self.name = fields.plain_name(locations)
 
     def name_in(self, data: fields.EventData) -> str:
-        """Return the field's name in this body, where it may be at a later location."""
+        """Return the field's name in this body: the first of its locations that is present."""
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
@@ -127,7 +130,7 @@ class ProfileField:
 
     def description(self, data: fields.EventData) -> str | None:
         """Return the field as a description, masked and with control characters escaped. Return
-        None where there is no text. Nothing depends on a description, so it never makes an event
+        None without a text. Nothing depends on a description, so a bad one never makes an event
         unreadable."""
         try:
             value = self.find(data)
@@ -156,8 +159,8 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money, or None where no amount is stated. Raises Unreadable. An amount that
-        is not exact gives None too, and is noted in `data`."""
+        """Return exact money, or None if no amount is stated. Raises Unreadable. For an amount that
+        is not exact, return None and set `data.unclear`."""
         value = self._amount.find(data)
         if value is None:
             return None
@@ -175,10 +178,10 @@ class Price:
 
 
 class ShopMembers:
-    """Members by which the events of one source state their account and their shop.
+    """Members in which a source's events state their account and their shop.
 
     where      locations of the account
-    accounts   accounts that are ours. Empty means all, except where events name only other accounts
+    accounts   our accounts; if empty, all accounts are ours, unless events name only other accounts
     connected  as in `AccountRule`
     only       members that the shop sets itself, each with the values that are ours
     """
@@ -202,7 +205,8 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whose shop an event states; None if the source doesn't check it. Never raises."""
+        """Return whose shop an event states; None if the source doesn't check the shop. Never
+        raises."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)
@@ -232,8 +236,8 @@ class EventReader:
     """Reader of one source's events.
 
     captures  payment methods that capture by themselves, as the provider names them
-    vouchers  values of the header `authorization` that show that a request comes from the provider,
-              so that its unsigned method counts
+    vouchers  values of the header `authorization` that prove that a request comes from the
+              provider, so that its unsigned payment method counts
     """
 
     def __init__(
@@ -320,7 +324,7 @@ class EventReader:
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
         """Read the events of a body. Raises Unreadable with one sentence.
 
-        body  decrypted or unwrapped where its scheme does that
+        body  the body, decrypted or unwrapped if its scheme requires that
         """
         if body.startswith(reading.TRIAL):
             raise reading.Unreadable(reading.TRIED)
@@ -366,7 +370,7 @@ class EventReader:
         )
 
     def _are_foreign(self, several: list[fields.EventData]) -> bool:
-        """Return whether another account is named, or none at all. Raises Unreadable."""
+        """Return whether the events name another account, or no events exist. Raises Unreadable."""
         if self._accounts is None:
             return False
         named = {fields.as_text(self._account.find(each), "account") for each in several}
@@ -377,7 +381,7 @@ class EventReader:
     ) -> set[str]:
         """Return the orders that a body names where the profile expects them, in any spelling.
 
-        digest  of the one event to read; None reads all events
+        digest  digest of the single event to read; None to read all events
         """
         try:
             several = self._each(body, incoming)
@@ -402,8 +406,8 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return the deadline for the answer to a dispute in a body. Raises Unreadable. Return None
-        where the body states no deadline, or several."""
+        """Return the deadline for answering the dispute in a body. Raises Unreadable. Return None
+        if the body states no deadline, or several deadlines."""
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -417,11 +421,11 @@ class EventReader:
     ) -> dict[str, str]:
         """Return the facts that one event of a body states about its payment.
 
-        digest  of the event, in a body of several
-
         They are the members of [transaction], and the customer's `email`, `name` and `card` (its
-        last four digits). A member that is not readable is left out. Raises Unreadable for an
-        unreadable body.
+        last four digits). An unreadable member is left out. Raises Unreadable for an unreadable
+        body.
+
+        digest  digest of the event, in a body with several events
         """
         customer, stated = self._profile.customer, self._profile.transaction
         locations = {each.name: getattr(stated, each.name) for each in members_of(stated)}
@@ -451,7 +455,7 @@ class EventReader:
         return [data.of(item.document, digest=item.digest) for item in items]
 
     def _customers(self, several: list[fields.EventData]) -> tuple[tuple[bytes, ...], ...]:
-        """Return the keyed digests by which each event's customer is found; () without a key."""
+        """Return the keyed digests that identify each event's customer; () without a key."""
         if self._phone_key is None:
             return ()
         found = []
@@ -471,7 +475,7 @@ class EventReader:
         return phone_digits(value, self._country)
 
     def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> reading.Reading:
-        """Read each event separately, so that an unreadable one does not affect the others."""
+        """Read each event separately, so that an unreadable event does not affect the others."""
         foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []
@@ -533,7 +537,8 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Check whether the provider itself states that an authorized payment was captured too."""
+        """Return whether the provider proves that an authorized payment was also captured. The
+        request must carry a voucher, and the source must list the payment method in CAPTURES."""
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False
@@ -594,7 +599,7 @@ class EventReader:
         )
 
     def _parts_of(self, data: fields.EventData, money: Money | None) -> tuple[Part, ...]:
-        """Return the parts of a payment that are stated exactly; others are left out."""
+        """Return the parts of a payment that are stated exactly; other parts are left out."""
         found = []
         for kind, price in self._parts:
             with suppress(reading.Unreadable):
@@ -625,9 +630,9 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states, else the one that the source's keys belong
-        to. An ignored kind may leave it out, since it moves no money anywhere. Raises
-        Unreadable."""
+        """Return the environment that an event states, or else the environment of the source's
+        keys. An event of an ignored kind may omit the environment, because it moves no money.
+        Raises Unreadable."""
         try:
             value = self._environment.find(data)
         except reading.Unreadable:

@@ -49,12 +49,12 @@ def _decoded(text: bytes) -> bytes:
 
 
 def php_urlencode(value: bytes) -> bytes:
-    """Encode like PHP's `urlencode`: blanks as `+`; letters, digits, `-`, `_` and `.` unchanged."""
+    """Encode like PHP's `urlencode`: blanks become `+`; letters, digits, `-`, `_` and `.` stay."""
     return quote_plus(value).replace("~", "%7E").encode("ascii")
 
 
 def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Write `k=v&k=v`, encoded like PHP does."""
+    """Write `k=v&k=v`, encoded like PHP's `urlencode`."""
     return b"&".join(php_urlencode(name) + b"=" + php_urlencode(value) for name, value in pairs)
 
 
@@ -66,17 +66,17 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def left_out(value: bytes) -> bytes:
-    """Return the text that replaces the value of a header that is a credential."""
+    """Return the text that replaces a header's value if the value is a credential."""
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
 class Incoming(NamedTuple):
     """One HTTP request as received.
 
-    body       empty where it exceeded the size limit, which `oversized` shows
-    url        the address that the provider was configured to call, query included
+    body       empty if it exceeded the size limit, as `oversized` shows
+    url        the address that the provider was configured to call, including the query
     source     the name of the source in the address
-    address    the sender's address, as the trusted proxies state it
+    address    the sender's address, as stated by trusted proxies
     """
 
     headers: Headers
@@ -88,7 +88,7 @@ class Incoming(NamedTuple):
     oversized: bool = False
 
     def at(self, address: str) -> Incoming:
-        """Return the request with scheme and host put in front of a `url` that is only a path."""
+        """Return the request with scheme and host put before a `url` that is only a path."""
         if not address or not self.url.startswith("/"):
             return self
         return self._replace(url=address + self.url)
@@ -98,12 +98,9 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
-    """Return a function that returns every value of a header.
-
-    For `a,b` it returns the values of the first of these headers that is present.
-
-    Raises ValueError for a name that is no header name in lower case.
-    """
+    """Return a function that returns every value of a header. For `a,b` the function returns the
+    values of the first of these headers that is present. Raises ValueError for a text that is not a
+    header name in lower case."""
     for name in names.split(","):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a header name in lower case")
@@ -133,7 +130,7 @@ class Request:
     """The parts of a request that a signature may cover.
 
     timestamp  the text as received, never re-formatted
-    secret     the key's own text, for schemes that put it into the signed content
+    secret     the key's own text, for schemes with the secret in the signed content
     """
 
     # Defaults on the class: most requests never set these, and setting them would slow every
@@ -152,7 +149,7 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The body's JSON, with numbers as written. None if it is no JSON or too large."""
+        """The body's JSON, with numbers as written; None if the body is not JSON or too large."""
         if self._document is _UNMADE:
             self._document = None
             text = self.body

@@ -30,7 +30,7 @@ MOST_NOTES: Final = 12
 
 
 class Free(NamedTuple):
-    """A section with keys that the file chooses. `read` takes (key, value)."""
+    """A section whose keys the file chooses. `read` takes (key, value)."""
 
     read: Callable[[tuple[str, Any]], Any]
 
@@ -57,7 +57,7 @@ def flag(value: Any) -> bool:
 
 
 def one_of(known: Iterable[str]) -> Callable[[Any], str]:
-    """Return a kind that accepts one of these names."""
+    """Return a rule that accepts one of these names."""
     names = tuple(known)
 
     def read(value: Any) -> str:
@@ -69,7 +69,7 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
 
 def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
-    """Return a kind that accepts a text that `compile_text` can compile."""
+    """Return a rule that accepts a text that `compile_text` can compile."""
 
     def read(value: Any) -> str:
         compile_text(text(value))
@@ -79,7 +79,7 @@ def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
 
 
 def integer(least: int, most: int) -> Callable[[Any], int]:
-    """Return a kind that accepts a whole number from `least` to `most`."""
+    """Return a rule that accepts a whole number from `least` to `most`."""
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -90,7 +90,7 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[Any], tuple[T, ...]]:
-    """Return a kind that accepts one value, or a list of one to `most` values."""
+    """Return a rule that accepts one value, or a list of one to `most` values."""
 
     def read(value: Any) -> tuple[T, ...]:
         given = value if type(value) is list else [value]
@@ -163,7 +163,7 @@ def event_name(value: Any) -> str:
 
 
 def answer_text(value: Any) -> str:
-    """Return a short text in one line; an empty text is an empty answer."""
+    """Return a short text in one line. An empty text means an empty answer."""
     if type(value) is not str or len(value) > MAX_ANSWER:
         raise ValueError(f"must be a text of at most {MAX_ANSWER} characters")
     return _one_line(value)
@@ -192,7 +192,7 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Return a kind of events. A `*` at its end matches all kinds with that beginning."""
+    """Return a kind of events. A `*` at its end matches all kinds that begin like it."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * at its end only")
     return str(value)
@@ -221,7 +221,7 @@ def decimals(pair: tuple[str, Any]) -> int:
 
 
 def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
-    """Return a kind that accepts a payment method's name with 0 to `most` days."""
+    """Return a rule that accepts a payment method's name with 0 to `most` days."""
 
     def read(pair: tuple[str, Any]) -> int:
         method, value = pair

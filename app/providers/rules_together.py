@@ -35,10 +35,10 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
 class SignatureCoverage:
     """The parts of a request that one profile signs.
 
-    signed    the template of the signed content; None where a named verifier covers the body
-    items     the path of the events in the body; empty where the body is the event
+    signed    template of the signed content; None if a named verifier covers the body
+    items     path of the events in the body; empty if the body is the event
     per_item  whether each event has its own signature
-    beside    the parts that a named verifier covers besides the body: `query`, `header:NAME`
+    beside    parts that a named verifier covers besides the body: `query`, `header:NAME`
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SignatureCoverage:
         )
 
     def covers(self, location: str) -> bool:
-        """Check that nothing at this location can change without invalidating the signature."""
+        """Return whether every change at this location would invalidate the signature."""
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -136,7 +136,7 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 class Joins:
     """The boundaries between fields in one profile's signed content.
 
-    values  those of the whole file
+    values  values of the whole profile file
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -155,7 +155,8 @@ class Joins:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Return the first two fields without a clear boundary, in words, or None."""
+        """Describe the first two fields without a clear boundary; return None if all boundaries are
+        clear."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -168,15 +169,16 @@ class Joins:
         return None
 
     def _bounded(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
-        """Check that the end of the left part, or the start of the right one, is always clear."""
+        """Return whether the end of the left part, or the start of the right part, is always
+        clear."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Check that the reference's own value shows where it ends. That holds for a secret, a
-        digest, and the JSON document: no part of a document, and nothing longer, is a document
-        too."""
+        """Return whether the reference's value itself shows where it ends. That holds for a secret,
+        a digest, and the JSON document: neither a part of a document nor anything longer is a
+        document."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -195,9 +197,9 @@ def _collect_neighbours(
 ) -> set[template.TemplateReference]:
     """Collect all pairs of references that may be adjacent, with no literal between them.
 
-    before  references that may come directly before the tokens
+    Return the references that may come directly before the next token.
 
-    Returns the references that may come directly before the next token.
+    before  references that may come directly before the tokens
     """
     for token in tokens:
         if isinstance(token, str):
@@ -219,7 +221,8 @@ _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
 def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
-    """Check that the host is fixed, the credential named, and every needed field in the answer."""
+    """Check that the host is fixed, that the credential is named, and that the answer has every
+    needed field."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
         yield TomlMistake(
@@ -308,7 +311,7 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
-    """Check that [slow] names only pending claims, and a window for each."""
+    """Check that [slow] names only pending claims, and that it has a window for each."""
     slow, rule = values["slow"], values["fetch_back"]
     claims = dict((rule and rule["claims"]) or values["claims"])
     for word in slow["claims"]:
@@ -325,7 +328,7 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
-    """Check that [setup] describes only credentials and secrets that the profile has."""
+    """Check that [setup] describes only credentials and secrets that this profile has."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield TomlMistake(
@@ -628,7 +631,7 @@ _TOGETHER: Final = (
 
 
 def check_together(values: Values) -> list[TomlMistake]:
-    """Return every mistake between keys that are each valid by themselves."""
+    """Return every mistake in the combination of keys that are each valid alone."""
     settle(values)
     mistakes: list[TomlMistake] = []
     for rule in _TOGETHER:

@@ -33,7 +33,7 @@ fixed signature fits every message (RFC 8032, section 8.9; "Taming the many EdDS
 
 
 class KeyPair(NamedTuple):
-    """A key as it was given. `private` is None if only the public half was given."""
+    """A key as configured. `private` is None if only the public half was given."""
 
     public: AnyPublicKey
     private: AnyPrivateKey | None
@@ -46,7 +46,7 @@ source four times, to check, to name and to use it."""
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """Load the key written in `material`. Raises ValueError with words that reveal none of it."""
+    """Load the key in `material`. Raises ValueError with words that reveal nothing of the key."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
@@ -118,7 +118,7 @@ class AsymmetricKey(ABC):
 
     @abstractmethod
     def sign(self, content: bytes) -> bytes:
-        """Sign with this key. Raises ConfigurationError where only the public half is known."""
+        """Sign with this key. Raises ConfigurationError if only the public half is known."""
 
 
 class RsaKey(AsymmetricKey):
@@ -147,8 +147,8 @@ class RsaKey(AsymmetricKey):
 class EcdsaKey(AsymmetricKey):
     """Key for ECDSA over one curve (FIPS 186-5). Raises ValueError for any other key.
 
-    raw  whether r and s are written side by side, each as long as the curve's order (RFC 9421),
-         instead of in DER
+    raw  whether r and s are concatenated, each as long as the curve's order (RFC 9421), instead of
+         encoded in DER
     """
 
     def __init__(
@@ -182,7 +182,8 @@ class EcdsaKey(AsymmetricKey):
 
 
 class Ed25519Key(AsymmetricKey):
-    """Key for Ed25519 (RFC 8032). Raises ValueError for any other key, or one of small order."""
+    """Key for Ed25519 (RFC 8032). Raises ValueError for another type of key, or a key of small
+    order."""
 
     def __init__(self, material: bytes) -> None:
         public, private = load_key(material)
@@ -229,7 +230,7 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
 class Key(Protocol):
     """One secret prepared for one scheme.
 
-    secret  the shared secret's bytes, for `{secret}`; empty where there is none
+    secret  the shared secret's bytes, for `{secret}`; empty without a shared secret
     """
 
     secret: bytes
@@ -244,7 +245,7 @@ class Key(Protocol):
 
 
 def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
-    """Compare with each signature in constant time."""
+    """Compare the expected signature with each given signature in constant time."""
     found = False
     for signature in signatures:
         # No early return: the duration must not reveal which of several signatures was right.
@@ -306,9 +307,9 @@ class Scheme:
     """One way to sign.
 
     make        the secret's bytes → a key, or ValueError with a sentence
-    covers      whether it signs content; otherwise the request contains the secret itself
+    covers      whether the signature covers content; otherwise the request contains the secret
     asymmetric  whether the secret is a public key
-    encoding    of the signature, where the profile states none
+    encoding    encoding of the signature if the profile states none
     """
 
     make: Callable[[bytes], Key]

@@ -22,7 +22,7 @@ async def post_signed(
 ) -> Exchange:
     """Post a JSON document. The result reports network failures too.
 
-    event_id  the same at every attempt, so that the receiver recognizes a repeat
+    event_id  id that stays equal at every attempt, so that the receiver recognizes a repeat
     more      further headers
     """
     signed = signer.sign(body, event_id=event_id, now=now)

@@ -28,7 +28,7 @@ NOT_SLOW: Final = SlowPayment()
 class SlowMethods:
     """The section [slow] of one profile, compiled once.
 
-    zone  offset from UTC of dates that state none
+    zone  offset from UTC for dates that state no offset
     """
 
     def __init__(self, rule: sections.SlowRule, *, zone: str) -> None:
@@ -78,13 +78,15 @@ class SlowMethods:
         )
 
     def _method_in(self, data: fields.EventData) -> str | None:
-        """Return the event's slow method, or None where it names none that the profile knows."""
+        """Return the event's slow method, or None if the event names no method that the profile
+        knows."""
         word = self._word(data)
         known = word in self._vouchers or (word is not None and self._windows.get(word, 0) > 0)
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the method, also from a list of one; else None."""
+        """Return the provider's word for the method, or the word in a list of one; None for other
+        values."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

@@ -44,7 +44,7 @@ Acknowledge = Callable[[Incoming], ProviderReply]
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
-    """Compile the provider's own acknowledgement, or return None where any body will do."""
+    """Compile the provider's own acknowledgement; return None if the provider accepts any body."""
     rule = profile.acknowledgement
     if rule.body is None and not rule.fields:
         return None
@@ -98,7 +98,8 @@ ALL_ENDED: Final = Refusal(
 
 
 class Ending:
-    """The verifiers of one source as its secrets expire. Slots keep reprs from showing secrets."""
+    """Verifiers of a source whose secrets expire: one for each set of secrets that are valid
+    together. The class has slots, so that no repr shows the secrets."""
 
     __slots__ = ("_compile", "_ends", "_secrets", "_verifiers")
 
@@ -244,11 +245,11 @@ class Source:
 
     @property
     def shown_path(self) -> str:
-        """The path for people who need not know a secret one."""
+        """The path for people, with a secret path masked."""
         return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None where the request is genuine at `now`, else the refusal. Never raises."""
+        """Return None if the request is genuine at `now`, else the refusal. Never raises."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return (
             ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)
@@ -256,21 +257,23 @@ class Source:
 
     @property
     def tokens(self) -> list[bytes]:
-        """The values that the private headers may have."""
+        """The allowed values of the private headers."""
         return [*(each.encode("utf-8") for each in self._tokens.listed), *self._vouchers]
 
     @property
     def vouchers(self) -> list[str]:
-        """The `authorization` headers of the provider's requests, as stored."""
+        """The `authorization` headers that the provider sends, in the form in which they are
+        stored."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
-        """Return the provider's own acknowledgement of a stored delivery. None: any 2xx will do."""
+        """Return the provider's own acknowledgement of a stored delivery; None if any 2xx is
+        accepted."""
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
         """Answer a genuine request that asks for an echo before events are delivered. Return None
-        for a delivery. Never raises."""
+        if the request is a delivery. Never raises."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -287,8 +290,8 @@ class Source:
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Read a genuine request's account, shop and environment, if the profile expects it to name
-        them. Never raises: see `EventReader.belonging`."""
+        """Read a genuine request's account, shop and environment, if the profile expects the
+        request to name them. Never raises: see `EventReader.belonging`."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -305,7 +308,7 @@ class Source:
         return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
 
     def payload(self, incoming: Incoming) -> bytes:
-        """Return the body, decrypted or unwrapped; as received where that fails."""
+        """Return the body, decrypted or unwrapped; if that fails, return the body as received."""
         try:
             return self._verifier.payload(incoming)
         except Unreadable:
@@ -319,8 +322,8 @@ class Source:
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the deadline for the answer to the dispute in a genuine request. Raises
-        Unreadable. Return None if the request states none."""
+        """Return the deadline for answering the dispute in a genuine request; None if it states
+        none. Raises Unreadable."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
@@ -333,7 +336,7 @@ class Source:
 
         kept         bytes from `fetched.keep_answer`
         digest       SHA-256 of `kept`, 64 hex digits
-        environment  of this instance; None reads answers of either environment
+        environment  environment of this instance; None to read answers of both environments
         """
         if self._answers is None:
             raise Unreadable("the profile no longer says how to read what its provider answers")
@@ -341,11 +344,8 @@ class Source:
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers with which the provider would send `body`, signed with the newest
-        secret.
-
-        Raises ValueError for an id that no provider could send. Raises ConfigurationError where the
-        profile signs in the body or the address: use `signed` there.
-        """
+        secret. Raises ValueError for an id that no provider could send. Raises ConfigurationError
+        if the profile signs in the body or the address: use `signed` then."""
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
             raise ConfigurationError(["this profile's signature stands in the body or the address"])
@@ -360,19 +360,15 @@ class Source:
         method: str = "POST",
         url: str = "",
     ) -> Signed:
-        """Build the whole request as the provider itself would send it.
-
-        Raises the same errors as `sign`, and ConfigurationError where we have only a public key.
-        """
+        """Build the whole request as the provider itself would send it. Raises the errors of
+        `sign`, and ConfigurationError if only a public key is configured."""
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
 class ProfileReader:
-    """Reader of requests that a profile describes, without secrets.
-
-    Raises ConfigurationError where bodies are wrapped.
-    """
+    """Reader of requests that a profile describes. It needs no secrets. Raises ConfigurationError
+    if bodies are wrapped."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
 
 
 def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return the filters of these names. Raises ValueError with a sentence."""
+    """Return the filters with these names. Raises ValueError with a sentence."""
     for name in names:
         if name not in FILTERS:
             raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}; {ELSE}")
@@ -129,7 +129,10 @@ Piece = Callable[[Request], bytes | Refusal]
 
 
 class Meaning(NamedTuple):
-    """Rule for building a piece of a reference. `argument`: `no`, `must` or `may` have one."""
+    """Rule for compiling one kind of reference.
+
+    argument  whether the reference has an argument: `no`, `must` or `may`
+    """
 
     make: Callable[[str], Piece]
     argument: str
@@ -140,7 +143,7 @@ def _absent(what: str) -> Refusal:
 
 
 def _single(kind: str, words: str) -> Callable[[str], Piece]:
-    """Return a compiler for references to a place of this kind, which must have one value."""
+    """Return a compiler for references to a place of this kind that must have exactly one value."""
 
     def make(name: str) -> Piece:
         values, what = paths.PLACES[kind](name), f"{words} {name}"
@@ -177,7 +180,8 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Return a compiler for references to a JSON member, or to all JSON, written by `write`."""
+    """Return a compiler for references to a JSON member, or to the whole JSON, written by
+    `write`."""
 
     def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()
@@ -194,12 +198,10 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """Return a compiler for references to the whole form.
+    """Return a compiler for references to the whole form. The argument `-NAME` omits one field.
 
-    order  puts the fields into the order that is signed
-    write  writes them as they are signed
-
-    The argument `-NAME` leaves one field out.
+    order  puts the fields into the order in which they are signed
+    write  writes the fields as they are signed
     """
 
     def make(argument: str) -> Piece:
@@ -236,7 +238,7 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A compiled template. `references` are those inside its braces."""
+    """A compiled template. `references` are the references inside its braces."""
 
     pieces: tuple[Piece, ...]
     references: tuple[TemplateReference, ...]
@@ -247,7 +249,7 @@ class Template:
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """Return the signed content, or the refusal where this request has none."""
+        """Return the signed content, or a refusal if this request has none."""
         contents = []
         for piece in self.pieces:
             content = piece(request)
@@ -290,7 +292,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Build a piece that is empty where a part is absent. A repeated value is still refused."""
+    """Build a piece that is empty if one of its parts is absent. A repeated value is still
+    refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

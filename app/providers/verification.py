@@ -36,7 +36,7 @@ _TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {paths
 
 
 class Verifier(kit.NamedVerifier):
-    """Verifier of what one profile describes, with one source's keys, newest first."""
+    """Verifier for requests that one profile describes, with one source's keys, newest first."""
 
     def __init__(self, profile: Profile, keys: KeyRing) -> None:
         rule = profile.signature
@@ -137,7 +137,7 @@ class Verifier(kit.NamedVerifier):
         return self.timestamp.check(request.timestamp, now)
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
-        """Compare every key with every signature. All are tried, so that none hides another."""
+        """Compare every key with every signature, so that no match depends on their order."""
         content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content
@@ -202,7 +202,8 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put a value at a place, replacing any other. Raises ConfigurationError if it can't."""
+        """Put a value at a place, replacing an existing value. Raises ConfigurationError if it
+        can't."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]
@@ -218,7 +219,8 @@ class Draft:
             self.body = paths.compact(document).encode("utf-8")
 
     def document(self) -> Any:
-        """Parse the body with numbers as written. Raises ConfigurationError if it is no JSON."""
+        """Parse the body with numbers as written. Raises ConfigurationError if the body is not
+        JSON."""
         try:
             return parse_written(self.body)
         except Unreadable as error:
@@ -250,12 +252,13 @@ def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
 
 
 class Declared(Verifier):
-    """A scheme that the profile file describes in full. It verifies and signs."""
+    """A scheme that the profile file describes in full. The scheme verifies and signs."""
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. Raises ConfigurationError if profile or body cannot be signed."""
+        """Build a signed request. Raises ConfigurationError if the profile or the body cannot be
+        signed."""
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
             if not paths.compile_place(place).values(draft.request()):
@@ -279,7 +282,8 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields that must be made up: nothing here computes them."""
+        """Yield the headers and query fields whose values must be invented, because nothing
+        computes them."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)
@@ -316,7 +320,8 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """Verifier of a provider without signatures. All requests pass, and count once fetched back."""
+    """Verifier for a provider without signatures. All requests pass, and count once fetched
+    back."""
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None

@@ -85,7 +85,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifier with the private keys of the API, each under its public key."""
+    """Verifier with the API's private keys, each under its public key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
@@ -153,7 +153,7 @@ def _private_key(secret: str) -> HmacKey:
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return bt_signature and bt_payload, or None unless each is present exactly once."""
+    """Return bt_signature and bt_payload; None unless each is present exactly once."""
     try:
         fields = kit.form_fields(body)
     except ValueError:

@@ -33,7 +33,7 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifier with any of the secrets, newest first. `required` headers must be covered."""
+    """Verifier with several secrets, newest first. `required` headers must be covered."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Sign over the required headers: the media type, and the event's id in every other one."""
+        """Sign over the required headers. They contain the media type, or else the event's id."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required

@@ -38,7 +38,7 @@ _OTHER_BODY = kit.mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST
 
 
 class JsonWebKey(NamedTuple):
-    """One configured key. `expires_at` is None while Plaid has not expired it."""
+    """One configured key. `expires_at` is None until Plaid expires the key."""
 
     pair: KeyPair
     expires_at: Instant | None

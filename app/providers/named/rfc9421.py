@@ -40,15 +40,13 @@ class Claim(NamedTuple):
     signature: bytes
 
     def covers(self, names: Iterable[str]) -> bool:
-        """Check that each of the components is covered whole, without parameters."""
+        """Return whether each component is covered completely, without parameters."""
         return set(names) <= {item.value for item in self.components if not item.params}
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return every label that both headers have, in order.
-
-    Raises ValueError where a header is no dictionary of RFC 9651.
-    """
+    """Return every label that is in both headers, in order. Raises ValueError if a header is not a
+    dictionary of RFC 9651."""
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
     for label, (covered, parameters) in inputs.items():
@@ -75,10 +73,8 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the signed text (section 2.5), and its last value, which states the signed components.
-
-    Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII.
-    """
+    """Return the signed text (section 2.5), and its last value, which lists the signed components.
+    Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII."""
     try:
         resolver = HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
     except HTTPMessageSignaturesException:
@@ -127,7 +123,7 @@ class _Message:
 
 
 class _Lines:
-    """Header lines with their repeats, which a mapping would lose."""
+    """Header lines including repeated names, which a mapping would lose."""
 
     def __init__(self, lines: list[tuple[str, str]]) -> None:
         self._lines = lines
@@ -197,7 +193,7 @@ class Rfc9421(kit.NamedVerifier):
     """Verifier with the key that a signature names.
 
     required  components that a signature must cover besides the body's digest
-    tag       the application's tag; empty for any
+    tag       the application's tag; empty to accept any tag
     """
 
     def __init__(
@@ -339,7 +335,7 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """A key whose signatures may be written in either form."""
+    """A key that accepts signatures written in either of two forms."""
 
     secret = b""
 
@@ -348,7 +344,7 @@ class _Either:
         self.sign = one.sign
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Check whether one of the signatures was made with this key, in either form."""
+        """Return whether one of the signatures was made with this key, in either form."""
         return self._one.matches(content, signatures) or self._other.matches(content, signatures)
 
 

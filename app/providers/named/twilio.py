@@ -137,7 +137,8 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Return the signed content for the URL with and without its port: Twilio signs either."""
+    """Return the signed content for the URL with and without its port, because Twilio signs
+    either."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}
