@@ -69,7 +69,10 @@ def _print_list(
     *,
     name: str,
 ) -> None:
-    """Print a list that runs make. name: of the member with a sentence"""
+    """Print a list of documents.
+
+    name  name of the documents' member that has a sentence
+    """
     from app.finance.break_acts import finished_runs
 
     async def work(context: AppContext) -> int | None:
@@ -142,7 +145,7 @@ def _choice(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the parameters that acts on one break, or on several, share."""
+    """Declare the parameters that are shared by the commands on one or several breaks."""
 
 
 @breaks_group.command("assign")
@@ -233,9 +236,9 @@ def _act(
     lines: Sequence[str] = (),
     least: int = 0,
 ) -> None:
-    """Act on one break, or on those that --where chooses.
+    """Act on one break, or on the breaks that --where chooses.
 
-    one, each  what was done, in words
+    one, each  what was done, in words, for one break and for each of several
     """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
@@ -262,7 +265,7 @@ def _act(
 def _act_on_chosen(
     doing: BreakAct, *, where: str, yes: bool, seen: str | None, each: str, least: int
 ) -> None:
-    """Show the count and money of the chosen breaks, and act on them if the user passed --yes."""
+    """Show the count and money of the chosen breaks. Act on them only if the user passed --yes."""
     from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 
     choice = read_choice(where)
@@ -291,7 +294,7 @@ def _act_on_chosen(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError if the breaks cannot be decided together or changed since they were
+    """Raise UsageError if the breaks cannot be decided together, or have changed since they were
     shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
@@ -303,7 +306,8 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
 
 
 def _preview(chosen: ChosenBreaks) -> None:
-    """Print the count and money of the breaks by cause and currency, and the breaks left out."""
+    """Print the count and money of the breaks by cause and currency, and the breaks that are left
+    out."""
     from app.finance.break_choice import sums_of
     from reconcile.money import to_json
 

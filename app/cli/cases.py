@@ -240,7 +240,7 @@ def _asked(
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """Print to standard error what is still missing before the deadline. The letter does not say
+    """Print to standard error what is still missing before the deadline, because the letter omits
     it."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)

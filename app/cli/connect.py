@@ -161,8 +161,8 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """Return the given name, else the file's only source with this profile, else the profile's
-    name."""
+    """Return the given name, or else the name of the file's only source with this profile, or else
+    the profile's name."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name must have 1 to 40 characters of a-z, 0-9, _ and -")
@@ -180,7 +180,7 @@ def _source_name(
 
 
 def _own(source: str) -> str:
-    """Return the prefix of the names of a source's variables."""
+    """Return the prefix that the names of a source's variables share."""
     return f"{PREFIX}SOURCES__{source.upper()}__"
 
 
@@ -196,8 +196,8 @@ def _sharing(
     before: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the setting that says whether other shops or systems share the account. The answer
-    comes from the option or the prompt; return no setting if it is known already. Raises UsageError
-    if the account is shared and no way to tell its payments apart is set."""
+    comes from the option or the prompt; without an answer, return no setting. Raises UsageError if
+    the account is shared and no setting tells its payments apart."""
     from app.providers.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -233,9 +233,12 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the source's secret address, and its old addresses with the time each one expires.
-    Return nothing unless the address is the source's only protection and is missing, or a new one
-    was requested. Raises UsageError when an unknown source's address is to be replaced."""
+    """Return the settings with the source's secret address and its old addresses with their expiry.
+
+    Return no settings unless a new address was requested, or the address is the source's only
+    protection and is missing. Raises UsageError if the address of an unknown source is to be
+    replaced.
+    """
     from app.config.settings import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
     from reconcile.instants import DAY, format_instant
@@ -289,7 +292,7 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return secrets and credentials that are not configured yet, or that came from a file."""
+    """Return secrets and credentials that are not configured yet, or that a file supplied."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -324,7 +327,7 @@ def _secrets(
 
 def _as_setting(text: str) -> tuple[str, str]:
     """Return the secrets in a file as one setting. The file has one secret a line, newest first,
-    with keys in PEM as they are; or it is JSON that maps key ids to keys."""
+    with PEM keys unchanged; or the file is JSON that maps key ids to keys."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -381,7 +384,7 @@ def _read(file: Path) -> str:
 
 
 def sits_at_a_terminal() -> bool:
-    """Return whether a person can be asked on this terminal."""
+    """Return whether the command can ask a person on this terminal."""
     return sys.stdin.isatty()
 
 
@@ -397,8 +400,8 @@ def _asked(sentence: str, name: str) -> str:
 
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
-    """Raise UsageError for settings whose value in the file or the environment would be
-    overwritten. The environment takes precedence over the file."""
+    """Raise UsageError for settings that already have another value in the file or the environment.
+    The environment takes precedence over the file."""
     problems = [f"{variable}: {path} has another value; change it there" for variable in differing]
     problems += [
         f"{variable}: the environment has another value, which overrides {path}"
@@ -474,7 +477,8 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit code 1 if it was refused, names no order, or is missing."""
+    """Wait for the first delivery. Exit with 1 if it was refused, names no order, or did not
+    come."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

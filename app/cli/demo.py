@@ -80,7 +80,7 @@ Ready = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Addresses of the two servers, and the token for the service's API."""
+    """Addresses of the two servers, and the token of the service's API."""
 
     service: str
     provider: str
@@ -102,7 +102,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the outcome is true, and the money too if the outcome states any."""
+        """Return whether the ledger's outcome is true. If the outcome states money, check the money
+        too."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -131,9 +132,11 @@ def order_of(scenario: Scenario) -> str:
 
 
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
-    """Poll until `what` has happened.
+    """Poll until `ready` returns true.
 
-    Raises UnreachableError after PATIENCE_S, or whatever `watch` raises meanwhile.
+    Raises UnreachableError after PATIENCE_S, and any error that `watch` raises.
+
+    what  description of the condition for the error
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -158,11 +161,9 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Make one call as a shop should; repeat it on a timeout, or when the server asks for that.
-
-    All of our calls may be repeated. Raises UnreachableError after PATIENCE_S, or for an error that
-    no repetition changes.
-    """
+    """Make one call as a shop should, repeating it after a timeout or when the server asks for
+    that. Every call of the demo may be repeated safely. Raises UnreachableError after PATIENCE_S,
+    or for an error that a repetition cannot change."""
     ends = monotonic() + PATIENCE_S
     while True:
         try:
@@ -258,7 +259,7 @@ async def published_as_folded(
 
 
 async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
-    """Return the number of deliveries by verdict, from the service's own metrics."""
+    """Return the number of deliveries by verdict, from the service's metrics."""
     text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
@@ -277,8 +278,8 @@ STOP_S = 15.0
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Bind a socket to the wanted loopback port, or to any free port if that one is taken. The
-    socket holds the port from now on: callers queue until it is served."""
+    """Bind a socket to the wanted loopback port, or to any free port if the wanted port is taken.
+    The port is reserved from now on: connections queue until a server accepts them."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -300,7 +301,7 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 def inherited(number: int) -> socket.socket:
     """Return the listening socket with this number, inherited from the parent process. Raises
-    UsageError for any other."""
+    UsageError for any other number."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -313,8 +314,8 @@ def inherited(number: int) -> socket.socket:
 
 
 class Child:
-    """Child process `python -m app WORDS…`, with its log in a file, serving an inherited socket.
-    Use as `async with`."""
+    """Child process `python -m app WORDS…` that serves an inherited socket and logs to a file. Use
+    it with `async with`."""
 
     def __init__(
         self,
@@ -346,7 +347,7 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return the environment with only the given settings of Tallyhook."""
+        """Return the environment with no other settings of Tallyhook than the given ones."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -363,7 +364,7 @@ class Child:
         await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
-        """Raise UnreachableError, with the end of the process's log, if it has ended."""
+        """Raise UnreachableError with the end of the process's log if the process has ended."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
@@ -382,7 +383,8 @@ SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S1
 
 
 class ShopSeen:
-    """Notifications that the shop received. `refused` are those with a wrong signature."""
+    """Notifications that the shop received. `refused` counts notifications with a wrong
+    signature."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -414,7 +416,7 @@ class ShopSeen:
 
 
 class _ShopServer(uvicorn.Server):
-    """Server without signal handling, since the demo has its own."""
+    """Server without signal handling, because the demo handles signals."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -465,9 +467,9 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays: it cancels this task and keeps the
-    signal. The same signal may end a server first, so the signal number tells the two cases
-    apart."""
+    """Handler of Ctrl-C and SIGTERM while the demo plays: it cancels this task and stores the
+    signal. The signal may also end a child server first. The stored signal tells that case from a
+    failure."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -482,8 +484,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Return the exit code of this work, or that of a signal. The signal counts if it arrived
-        before the work failed, or within SAME_MOMENT_S after."""
+        """Return the exit code of this work, or the exit code of a signal. The signal counts if it
+        arrived before the work failed, or within SAME_MOMENT_S afterwards."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
@@ -496,7 +498,7 @@ class _Interruption:
 
 
 def _take_folder() -> None:
-    """Empty the demo's folder. Raises UsageError if a running demo uses it."""
+    """Empty the demo's folder. Raises UsageError if another running demo uses the folder."""
     mark = FOLDER / "pid"
     if mark.exists() and _is_running(int(mark.read_text())):
         raise UsageError(
@@ -560,7 +562,7 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
 async def _open_console(
     context: AppContext, http: httpx2.AsyncClient, console: Child, *, port: int
 ) -> None:
-    """Print how to open the console once it answers; rows appear while the page is open."""
+    """Print how to open the console, once it answers. Rows appear while its page is open."""
     url = f"http://{HOST}:{port}"
     await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
     print(f"Open {url}/enter#{await demo_link(context)}", flush=True)
@@ -568,8 +570,8 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Wait for Ctrl-C or SIGTERM, which now end the demo normally. Raises UnreachableError if a
-    server ended unexpectedly."""
+    """Wait for Ctrl-C or SIGTERM, which from now on end the demo normally. Raises UnreachableError
+    if a server ends unexpectedly."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

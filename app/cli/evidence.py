@@ -214,7 +214,8 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file readable by its owner alone, or standard output. It may hold personal data."""
+    """Write a file that only its owner can read, or write to standard output. It may hold personal
+    data."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

@@ -28,7 +28,10 @@ _WORDS: Final = {
 
 
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
-    """Render the list as HTML; `rows` as `Item.document` makes them."""
+    """Render the checklist as HTML.
+
+    rows  items as `Item.document` returns them
+    """
     from app.core.pages import page
 
     values = {

@@ -162,7 +162,10 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Name the first columns or rows, and count the others. `of` is the total count."""
+    """Name the first columns or rows, and count the others.
+
+    of  total number
+    """
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
     return f"{shown}, and {more:,} more" if more > 0 else shown
@@ -242,13 +245,14 @@ def _options(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the options that all import commands share, by the names of `ImportRequest`."""
+    """Declare the options that all import commands share, named like the fields of
+    `ImportRequest`."""
 
 
 def request_of(
     path: Path, *, since: str | None, until: str | None, delimiter: str | None, **options: Any
 ) -> ImportRequest:
-    """Build the request for a file from the options that its command has."""
+    """Build the import request for a file from the command's options."""
     from app.finance.imports import ImportRequest
 
     if (since is None) != (until is None):
@@ -331,9 +335,10 @@ Earlier imports of the same lines count again. Above the limit the undo becomes 
 
 
 def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: str) -> None:
-    """Add what every kind of import has: `imports` lists them, `withdraw` takes one back.
+    """Add the commands that every kind of import has: `imports` to list, and `withdraw` to undo
+    one.
 
-    files, one  what was imported, in words: `order books`, `an order book`
+    files, one  words for the imports and for one import: `order books`, `an order book`
     """
 
     @group.command("imports", help=f"List {files} that were imported, newest first.")
@@ -481,10 +486,8 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify a file and import it. Raises UsageError where a person must say what it is.
-
-    A line under another source is another line, so its money would count twice.
-    """
+    """Identify a file and import it. Raises UsageError if a person must state the file's kind or
+    source: a line imported under two sources would count twice."""
     from app.finance.imports import identify, import_kind
 
     known = sorted(context.settings.sources)

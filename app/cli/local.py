@@ -50,14 +50,15 @@ async def sending() -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def stays_here(to: str) -> bool:
-    """Return whether an address is this machine's own."""
+    """Return whether an address belongs to this machine."""
     from app.core.hosts import is_loopback
 
     return is_loopback(urlsplit(to).hostname or "")
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address, or an unconfirmed one beyond this machine."""
+    """Raise UsageError for an invalid address, or for an address beyond this machine without
+    --yes."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -68,7 +69,7 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print the answer in one line. Raises UnreachableError if none came; exits with 1 if the
+    """Print the answer in one line. Raises UnreachableError if no answer came. Exits with 1 if the
     answer is a refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
@@ -165,8 +166,8 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the source whose secret signs. Raises UsageError if it is live, or if not exactly one
-    source fits."""
+    """Return the settings and the source whose secret signs. Raises UsageError if the source is
+    live, or if not exactly one source fits."""
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
 
@@ -332,8 +333,8 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending, readable by its owner alone. Raises UsageError where it cannot be
-    written."""
+    """Open a file for appending that only its owner can read. Raises UsageError if the file cannot
+    be written."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

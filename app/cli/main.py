@@ -76,10 +76,10 @@ _THE_LIBRARY_SAYS: Final = "Value error, "
 
 
 class Commands(TyperGroup):
-    """A command group that lists each command with its whole first sentence."""
+    """A command group that lists each command with its first sentence in full."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands; where there are many, in sections."""
+        """Write the list of commands, in sections if there are many."""
         sections = SECTIONS if ctx.parent is None else {"Commands": tuple(self.commands)}
         for title, names in sections.items():
             with formatter.section(title):
@@ -88,7 +88,7 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command, and report an invalid value in our own words rather than the library's."""
+        """Run a command. Report an invalid value in our own words instead of the library's."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -170,7 +170,7 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    """Define the options of `tallyhook` itself; their help texts are in `application`."""
+    """Define the options of `tallyhook` itself. Their help texts are in `application`."""
     running.GIVEN_FILE.set(token_file)
 
 
@@ -182,7 +182,8 @@ for name, group in GROUPS.items():
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command and return its exit code. An error is a sentence, never a traceback."""
+    """Run one command and return its exit code. Errors are printed as sentences, never as
+    tracebacks."""
     printing.show_what_lacks()
     try:
         code = _typed(words)
@@ -207,8 +208,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether the error was caused by text that UTF-8 cannot encode. A database driver wraps
-    that error, and its wrapper may be wrapped again."""
+    """Return whether text that UTF-8 cannot encode caused the error, directly or through wrapping
+    errors."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself
@@ -218,8 +219,8 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Build an application with only the command or group that the first word names. Build all of
-    it if the word names none. Building all takes longer than most commands run."""
+    """Build an application with only the command or group that the first word names. If the word
+    names none, build the whole application, which takes longer than most commands run."""
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -257,8 +258,9 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code. Leave out the error's own message: it may
-    quote a phone number or a secret, as a database error quotes every value of its statement."""
+    """Report an internal error and return the exit code. The error's own message is left out,
+    because it may quote a phone number or a secret: a database error quotes every value of its
+    statement."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
@@ -267,6 +269,6 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a text can be encoded as UTF-8. Bytes that could not be decoded are lone
-    surrogates."""
+    """Return whether a word is valid text. Bytes that could not be decoded are lone surrogates in
+    it."""
     return word.encode("utf-8", "replace").decode() == word

@@ -389,7 +389,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Describe the proposal that a command made instead of acting."""
+    """Describe the proposal that a command made instead of acting at once."""
     from reconcile.instants import format_instant
 
     return (

@@ -30,9 +30,10 @@ def print_ledger(
 ) -> None:
     """Print the plain answer and next steps, then reasons, events, money and records.
 
-    The answer is read to customers: its times are the merchant's; the evidence is in UTC.
+    The plain answer is read to customers, so its times are in the merchant's zone. The evidence is
+    in UTC.
 
-    records  the records of the merchant's side, as JSON values
+    records  records of the merchant's side, as JSON values
     """
     from app.core.zones import local_text
 
@@ -145,7 +146,7 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 def _for_whom(
     rows: Sequence[Mapping[str, Any]], form: printing.Format
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows for a table, with the merchant's local times in their sentences. For other
+    """Return rows for a table, with times in their sentences in the merchant's zone. For other
     formats, return the rows unchanged."""
     if form is not printing.Format.table:
         return rows

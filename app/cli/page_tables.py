@@ -47,8 +47,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Replace the table or list on the page whose first line equals the first line of `table`. It
-    ends at an empty line. Raises ValueError if the page has none."""
+    """Replace the table or list on the page that has the first line of `table` and ends at an empty
+    line. Raises ValueError if the page has no such table or list."""
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])
     end = next((n for n in range(begin, len(lines)) if not lines[n]), len(lines))

@@ -41,13 +41,13 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 instant, or a day as its beginning in the merchant's zone. Return None for
-    None. Raises UsageError."""
+    """Parse an RFC 3339 instant, or a day, which means its beginning in the merchant's zone. Return
+    None for None. Raises UsageError."""
     return None if text is None else _ends(text, option)[0]
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """Return the beginning and end of a day; for an instant, return it twice."""
+    """Return the beginning and the end of a day. For an instant, return the instant twice."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -59,7 +59,8 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the exclusive end of a span; a day given as the end is included. Raises UsageError."""
+    """Parse the exclusive end of a span. If a day is given, the span includes that day. Raises
+    UsageError."""
     return None if text is None else _ends(text, option)[1]
 
 
@@ -70,8 +71,7 @@ def deadline(text: str | None, option: str) -> Instant | None:
 
 
 def merchant_zone() -> tzinfo:
-    """Return the time zone of the merchant's days and months, from the settings; UTC if none is
-    set."""
+    """Return the time zone of the merchant's days and months, from the settings; UTC by default."""
     from app.config.load import load_settings
     from app.core.zones import zone_named
 
@@ -81,14 +81,15 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a row for people: its sentence shows times in the zone and names the zone."""
+    """Return a row for people, with the times of its sentence in the zone and the zone named."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a row for people: an instant in the zone's local time, a plain day unchanged."""
+    """Return a row for people, with an instant in the zone's local time. A plain day stays
+    unchanged."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -111,7 +112,8 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raise UsageError if bytes would go to a terminal, or the folder does not exist."""
+    """Raise UsageError if binary output would go to a terminal, or if the file's folder does not
+    exist."""
     if binary and path is None:
         raise UsageError(f"{what} is a binary format: give -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -122,11 +124,9 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a writer for an output file that appears only when complete.
-
-    The file is readable by its owner alone: it has orders, money and payers. Raises UsageError
-    where it cannot be written.
-    """
+    """Yield a writer for an output file that appears only when it is complete. Only the file's
+    owner can read it, because it contains orders, money and payers. Raises UsageError if the file
+    cannot be written."""
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -210,7 +210,7 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace a command's `**options` by another function's parameters, except those in
+    """Replace a command's `**options` by another function's parameters, except the names in
     `without`."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
@@ -235,7 +235,7 @@ def sharing(
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
-    """Print rows. Tables and CSV have only the given columns; JSON has every member."""
+    """Print rows. Tables and CSV have only the given columns, and JSON has every member."""
     if form is Format.json:
         print(json_text(list(rows), indent=2))
     elif form is Format.jsonl:
@@ -275,12 +275,13 @@ def these(rows: Sequence[Any]) -> str:
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document; jsonl prints it on one line."""
+    """Print one JSON document; in the format jsonl, on one line."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
 def printed(value: Mapping[str, Any], form: Format) -> bool:
-    """Print a document for programs. Return False for a table, which the caller prints."""
+    """Print a document in a format for programs. Return False for a table, which the caller
+    prints."""
     if form is not Format.table:
         document(value, form)
     return form is not Format.table
@@ -303,7 +304,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a cell for a spreadsheet. Our numbers stay numbers; text is never read as a
+    """Return a cell for a spreadsheet. Our numbers stay numbers, and text is never read as a
     formula."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
@@ -372,7 +373,7 @@ _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print fields below one another, for a terminal so narrow that ids would wrap."""
+    """Print fields below one another if the terminal is so narrow that ids would wrap."""
     widest = max(map(len, columns))
     for row in rows:
         print()
@@ -393,7 +394,7 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """Show a progress bar on standard error, on a terminal only. Yields `advance(count)`."""
+    """Show a progress bar on standard error if it is a terminal. Yields `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -404,8 +405,8 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def progress_ahead(label: str) -> Iterator[Any]:
-    """Show a progress bar for work whose total becomes known on the way. Yields `ahead(total)` and
-    `advance(count)`."""
+    """Show a progress bar for work whose total becomes known while it runs. Yields `ahead(total)`
+    and `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda total: None, lambda count: None
@@ -471,7 +472,7 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield rows; for a table, with the times in their sentences in the zone."""
+    """Yield rows. For a table, show the times in their sentences in the zone."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
@@ -498,7 +499,7 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """Print a listing. Returns how many rows a table left out; other formats leave none out."""
+    """Print a listing. Return how many rows a table omitted; other formats print every row."""
     if form is Format.json:
         await _print_array(items)
         return 0

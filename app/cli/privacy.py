@@ -177,8 +177,9 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return the choice to restore without the erasure journal, and the reason to accept a gap. One
-    reason serves both. Raises UsageError if an option or its reason is given alone."""
+    """Return the choice to restore without the erasure journal, and the reason for accepting a gap.
+    One reason serves both. Raises UsageError if an option is given without a reason, or a reason
+    without an option."""
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
@@ -189,20 +190,20 @@ def stated_losses(
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
     """Return the reason for accepting a gap; None if no gap is accepted. Raises UsageError if the
-    option or the reason is given alone."""
+    option is given without a reason, or the reason without the option."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Print the gap that was accepted, if there is one."""
+    """Print the accepted gap, if there is one."""
     if found is not None:
         printing.note(f"The gap is accepted and recorded: {found.sentence()}.")
 
 
 def tell_erased(replayed: Replayed) -> None:
-    """Print the result of the journal of erasures."""
+    """Print the result of replaying the journal of erasures."""
     if replayed.copied:
         printing.note(
             "The journal of erasures was missing, so its copy in the database was used. People "

@@ -177,8 +177,10 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Say what an interrupted run leaves behind, and how to continue. number: of the last run that
-    ended"""
+    """Describe what an interrupted run leaves behind, and how to continue.
+
+    number  number of the last finished run
+    """
     if number is not None:
         return (
             f"Interrupted while printing. Run {number} is stored: `tallyhook reconcile show "
@@ -319,7 +321,7 @@ def save(
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a valid file of rules. Errors are reported with the file's name."""
+    """Return the text of a valid rules file. Errors contain the file's name."""
     from app.finance.rule_file import MAX_BYTES, read_rules
 
     try:

@@ -42,11 +42,12 @@ def with_context(
     purpose: Literal["alone", "writing", "reading"] = "reading",
     loaded: Settings | None = None,
 ) -> Result:
-    """Load the settings, open the store for a purpose, and call `use` with the context, in
-    the name of the operator whose token was given, where one was. A note says where accepted
-    deliveries are unread.
+    """Load the settings, open the store for a purpose, and call `use` with the context.
 
-    loaded  the settings, where the command has loaded them already
+    The call acts in the name of the operator whose token was given, if any. A note is printed if
+    accepted deliveries are unread.
+
+    loaded  the settings, if the command has already loaded them
     """
     from app.access.operators import asking_by_token
     from app.config.load import load_settings
@@ -72,7 +73,7 @@ def reading(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call a use case with a context for reading, and these arguments."""
+    """Call a use case with these arguments and a context for reading."""
     return with_context(lambda context: use(context, *args, **options))
 
 
@@ -81,7 +82,7 @@ def writing(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call a use case with a context for writing, and these arguments."""
+    """Call a use case with these arguments and a context for writing."""
     return with_context(lambda context: use(context, *args, **options), purpose="writing")
 
 
@@ -95,7 +96,7 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the number of processes: the chosen number, else one per core, at most `most`."""
+    """Return the number of processes: the chosen number, or else one per core up to `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
@@ -110,8 +111,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token, from the --token-file or else the environment. Raises UsageError
-    where the file cannot be read."""
+    """Return the operator's token from --token-file, or else from the environment. Raises
+    UsageError if the file cannot be read."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

@@ -36,10 +36,8 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raise UsageError for an option that has no effect without --play.
-
-    A token in the environment is allowed: another command may need it.
-    """
+    """Raise UsageError for an option that has no effect without --play. A token in the environment
+    is allowed, because another command may need it."""
 
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)
@@ -61,7 +59,7 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play a scenario. Exit with 1 where a result differs from the scenario's expectation."""
+    """Play a scenario. Exit with 1 if a result differs from the scenario's expectation."""
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script
@@ -244,7 +242,7 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log the reason why a child of `serve` ends, as a line of the shared JSON log."""
+    """Log why a child of `serve` ends, as a line of the shared JSON log."""
     try:
         yield
     except TallyhookError as error:
@@ -257,7 +255,7 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Return host, port and, if there is one, the inherited socket there."""
+    """Return host, port, and the inherited socket at that address if there is one."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:

@@ -311,7 +311,7 @@ def prove(
 def _conclude(
     examined: Proof | CheckReport, found: Sequence[object], form: printing.Format
 ) -> None:
-    """Print what was examined and what is wrong; exit with 1 if anything is."""
+    """Print what was examined and what is wrong. Exit with 1 if anything is wrong."""
     if form is printing.Format.table:
         print(examined.sentence())
         for each in found:

@@ -31,7 +31,7 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script: an event that arrives, or a record that the shop states by the API."""
+    """Step of a script: an event that arrives, or a record that the shop states through the API."""
 
     at: Instant
     source: str = ""
@@ -43,7 +43,7 @@ class ScriptStep:
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
         """Return the event's body.
 
-        moved  maps a moment of the script to its moment now
+        moved  maps a moment of the script to the moment at which it is played
         """
         return "".join(
             each
@@ -55,7 +55,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Steps in time order, the signers, and the ledger to expect at `ends_at`."""
+    """Steps in time order, the signers, and the ledger expected at `ends_at`."""
 
     order: str
     steps: tuple[ScriptStep, ...]
@@ -66,11 +66,8 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Read a script.
-
-    Raises UsageError for a file that is not a script, ConfigurationError if a source's profile
-    signs with another kind of key than the sandbox's.
-    """
+    """Read a script. Raises UsageError for a file that is not a script, and ConfigurationError if a
+    source's profile signs with another kind of key than the sandbox."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -139,7 +136,7 @@ _PASSING: Final = (
 class Stage:
     """Receiver of a script.
 
-    token  token of the API; None: records of the shop are left out
+    token  token of the API; None to leave out the shop's records
     """
 
     client: httpx2.AsyncClient
@@ -150,8 +147,8 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address of a source's events.
-        If there are several sources, each has its own path."""
+        """Return the address for a source's events. If there are several sources, each has its own
+        path."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
@@ -163,10 +160,8 @@ class Stage:
 
 
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Play a script to its end. Return the differences from its expected ledger.
-
-    Raises UnreachableError if the receiver does not answer, UsageError for a wrong token.
-    """
+    """Play a script to its end. Return the differences from the expected ledger. Raises
+    UnreachableError if the receiver does not answer, and UsageError for a wrong token."""
     begin, first = stage.clock.now(), script.steps[0].at
 
     def moved(moment: Instant) -> Instant:
@@ -259,7 +254,7 @@ class _Player:
 
 
 def comparable(value: Any) -> Any:
-    """Return the value without parts that differ between two runs of one order."""
+    """Return the value without the parts that differ between two runs of one order."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)

@@ -44,7 +44,10 @@ _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """Event of a payment. `contradicted`: whether the provider states it in two ways."""
+    """Event of a payment.
+
+    contradicted  whether the provider states the event in two contradictory ways
+    """
 
     at: Instant
     kind: str
@@ -97,10 +100,8 @@ def payment_outcome(happenings: list[Happening], payment: str) -> str:
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """Return the outcome that a correct receiver reaches after all deliveries and deadlines.
-
-    It compares the money held on payments without contradiction with the price.
-    """
+    """Return the outcome that a correct receiver reaches after all deliveries and deadlines. The
+    price is compared with the money held on payments without contradiction."""
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
     doubted = {h.payment for h in happenings if h.contradicted}
@@ -127,7 +128,7 @@ def outcome_of(order: Money, happenings: list[Happening]) -> str:
 
 
 def _outcome_unpaid(happenings: list[Happening]) -> str:
-    """Return the outcome of the last payment to end, among payments without money."""
+    """Return the outcome of the payment that ended last, if no payment has money."""
     ends = {h.payment: payment_outcome(happenings, h.payment) for h in happenings}
     if "authorized" in ends.values():
         return "authorized"
@@ -140,7 +141,8 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth about all orders. `changes` counts changes, for the writer of the truth file."""
+    """The truth about all orders. `changes` counts changes, so that the truth file is written when
+    needed."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -181,7 +183,7 @@ def event_body(
     event_id: str,
     copy: scenarios.Copy = "true",
 ) -> bytes:
-    """Build an event's body. Any copy but `true` states another amount for the same payment."""
+    """Build an event's body. A `copy` other than `true` states another amount for the payment."""
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -223,7 +225,7 @@ def exact_json(value: Any) -> str:
 
 
 class TruthFile:
-    """File of the truth. If the path is None, nothing is written."""
+    """File of the truth. Without a path, nothing is written."""
 
     def __init__(self, book: TruthBook, path: Path | None) -> None:
         self._book = book
@@ -232,7 +234,7 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Write the file, unless it is up to date. Raises OSError."""
+        """Write the file, unless the file is up to date. Raises OSError."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
@@ -260,11 +262,8 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Plan all actions of a session, in time order.
-
-    Events at an instant happen before anything of that instant is sent. A step that would move
-    nothing (the rest after a full refund) is left out.
-    """
+    """Plan all actions of a session, in time order. At each instant, events happen before anything
+    is sent. A step that would move no money (such as the rest after a full refund) is left out."""
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
         if session.amount(step.amount).minor <= 0:
@@ -301,7 +300,8 @@ TRUTH_PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxAnswer:
-    """Body of a 201 answer. `dropped`: it is not sent, and the connection is closed instead."""
+    """Body of a 201 answer. If `dropped`, the connection is closed instead of sending the
+    answer."""
 
     body: bytes
     replayed: bool = False
@@ -310,14 +310,15 @@ class SandboxAnswer:
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of deliveries that are not sent (pending) or not acknowledged yet (undelivered)."""
+    """Numbers of deliveries that are not sent yet (pending) or not acknowledged yet
+    (undelivered)."""
 
     pending: int = 0
     undelivered: int = 0
 
 
 class Provider:
-    """All sessions of a run. `fault` says why nothing is played any more."""
+    """All sessions of a run. `fault` says why playing has stopped."""
 
     def __init__(
         self,
@@ -341,7 +342,8 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Play in this task group from now on. Raises OSError if the truth cannot be written."""
+        """Play in this task group from now on. Raises OSError if the truth file cannot be
+        written."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)
@@ -352,7 +354,8 @@ class Provider:
             raise sessions.RefusalError(503, "sandbox_failed", detail=self.fault)
 
     async def open(self, asked: sessions.SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
-        """Open a session, or repeat the first answer. Raises RefusalError (409, 422, 503)."""
+        """Open a session, or repeat the first answer to this key. Raises RefusalError (409, 422,
+        503)."""
         self.check()
         assert self._tasks is not None, "the application's lifespan has not begun"
         scenario, settings = scenarios.scenario_for(asked.phone), self._settings
@@ -420,7 +423,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Bring the truth file up to date. If that fails, `fault` says why."""
+        """Bring the truth file up to date. If that fails, set `fault` to the reason."""
         try:
             await self.truth_file.flush()
         except OSError as error:

@@ -27,12 +27,12 @@ class ScenarioStep:
     """An event of a scenario.
 
     at        when it happens (`occurred_at`), in units after the opening
-    sent      when it is first delivered, in units after `sent_after`; None: when it happens
+    sent      first delivery, in units after `sent_after`; None for the time when it happens
     attempt   number of the customer's attempt to pay, from 1
     amount    amount of the payment, refund or dispute
     movement  name that all steps of one refund or dispute share; None for payments
     reason    the provider's code for a decline
-    copies    its deliveries, in order; each is repeated until it is acknowledged
+    copies    deliveries of the event, in order; each is repeated until it is acknowledged
     """
 
     kind: str
@@ -50,11 +50,11 @@ class ScenarioStep:
 class Scenario:
     """A row of the table.
 
-    ending        last two digits of the phone number that select it
+    ending        last two digits of the phone numbers that select the scenario
     story         text of the customer's page
     steps         events, in the order in which they happen
-    refusals      503 answers to the session request before it is accepted
-    drops_answer  whether the connection is closed instead of answering the first request
+    refusals      number of 503 answers to the session request before it is accepted
+    drops_answer  whether the first request's connection is closed without an answer
     """
 
     ending: str
@@ -74,7 +74,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return 100 minor units less; for 100 or fewer, one less; for a single unit, 100 more."""
+    """Return 100 minor units less than the amount. For 100 or fewer, return one unit less; for a
+    single unit, 100 more."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 

@@ -116,7 +116,8 @@ def build_sandbox(
 ) -> Starlette:
     """Build the application, which plays scenarios during its lifespan.
 
-    `clock` and `sleep` must agree; `transport` takes the deliveries instead of the network.
+    clock, sleep  must agree with each other
+    transport     receives the deliveries instead of the network
     """
     clock = clock or SystemClock()
     client = webhook_sender.webhook_client(settings, transport)
@@ -152,10 +153,8 @@ def build_sandbox(
 
 
 class _Server(uvicorn.Server):
-    """Server that stops normally on SIGTERM and SIGINT as soon as its port is open.
-
-    Uvicorn would raise the signals again. Before the port is open, they end the process.
-    """
+    """Server that stops normally on SIGTERM and SIGINT as soon as its port is open. Uvicorn itself
+    would raise the signals again. Before the port is open, signals end the process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,7 +176,7 @@ async def serve_sandbox(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises PortTaken.
 
-    listener  a socket that is already bound to host and port
+    listener  socket that is already bound to host and port
     """
     config = uvicorn.Config(
         app,

@@ -87,7 +87,7 @@ def answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def answer_fault(request: Request, _: Exception) -> Response:
-    """Return the response to an error of our own, which the server logs."""
+    """Return the response to an internal error, which the server logs."""
     detail = "The sandbox had an internal error: see its log."
     return answer_refusal(request, RefusalError(500, "sandbox_failed", detail=detail))
 
@@ -103,7 +103,7 @@ FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of a key. `answer` is the body of the 201 once there is one."""
+    """State of an idempotency key. `answer` is the body of the 201, once it was answered."""
 
     digest: str
     running: bool = False
@@ -112,7 +112,7 @@ class IdempotencyEntry:
 
 
 class IdempotencyKeys:
-    """The keys used so far, at most `limit`."""
+    """The idempotency keys used so far, at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -120,11 +120,8 @@ class IdempotencyKeys:
 
     @contextmanager
     def admit(self, key: str, digest: str) -> Iterator[IdempotencyEntry]:
-        """Hold the key's entry while its request runs.
-
-        Raises RefusalError: 422 for another body, 409 while another request holds the key, 503 if
-        there is no room for another key.
-        """
+        """Reserve the key's entry while its request runs. Raises RefusalError: 422 for another
+        body, 409 while another request uses the key, 503 if there is no room for another key."""
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= self._limit:
@@ -160,8 +157,11 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """A merchant's request.
-    `money` is that of the whole order, `phone` has 8 to 15 digits or is None."""
+    """A merchant's request for a session.
+
+    money  money of the whole order
+    phone  8 to 15 digits, or None
+    """
 
     order: str
     money: Money
@@ -202,8 +202,8 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def request_digest(document: Any) -> str:
-    """Return a document's digest.
-    Spaces, order of names and notation of numbers don't change it."""
+    """Return a document's digest. Spaces, order of names and notation of numbers don't change
+    it."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -218,8 +218,8 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return equal text for 1500, 1500.00 and 15e2.
-    Work on digits, so that 1e999999999 is cheap."""
+    """Return equal text for equal numbers, such as 1500, 1500.00 and 15e2. The function works on
+    digits, so that 1e999999999 takes little time."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
@@ -290,7 +290,7 @@ class CheckoutSession:
     """An open session.
 
     unit       length of a scenario unit, in microseconds
-    payments   references by the number of the attempt
+    payments   payment references, by number of the attempt
     movements  references of refunds and disputes, by their names in the scenario
     events     an event id for each step of the scenario
     """

@@ -27,21 +27,21 @@ SHORTEST_LIFETIME_UNITS: Final = 10.0
 class SandboxSettings:
     """Settings of one sandbox. Creating them raises ConfigurationError with every problem.
 
-    token                   bearer token that opens sessions; not a live one
+    token                   bearer token that opens sessions; must not be a live token
     secrets                 signing secrets, newest first
     webhook_url             address for events: absolute, http or https
     public_url              address of this sandbox for customers; every `checkout_url` begins with
                             it
-    seed                    runs with one seed have equal references, ids and bodies
+    seed                    seed of references, ids and bodies, which are equal for equal seeds
     unit_s                  seconds of a scenario unit
     session_lifetime_units  units from a session's opening to its `expires_at`
-    answer_delay_units      units that a session request takes; meanwhile its key gets 409
-    retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last one repeats
+    answer_delay_units      units that a session request takes; until then its key gets 409
+    retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last value repeats
     retry_after_s           seconds in the Retry-After of a 503
-    truth_path              file of the truth; None: only GET /sandbox/truth has it
-    max_sessions            most sessions in memory; beyond it, new ones get 503
+    truth_path              file of the truth; None if only GET /sandbox/truth shows it
+    max_sessions            most sessions in memory; further requests get 503
     max_concurrent          most deliveries at a time
-    delivery_timeout_s      seconds that a receiver has to answer a delivery
+    delivery_timeout_s      seconds in which a receiver must answer a delivery
     """
 
     webhook_url: str = DEFAULT_WEBHOOK_URL
@@ -84,7 +84,7 @@ class SandboxSettings:
 
 
 def is_live_token(token: str) -> bool:
-    """Return whether a token looks like one of the live service, ignoring case."""
+    """Return whether a token looks like a token of the live service, ignoring case."""
     return SessionApi().refuses(token, environment="sandbox")
 
 

@@ -22,7 +22,7 @@ USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """Signs as a source does. It is the only code shared with the receiver."""
+    """Signer that signs as a source does. It is the only code shared with the receiver."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers that sign `body` as event `event_id` at `now`."""
@@ -31,10 +31,8 @@ class WebhookSigner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A delivery. The signature covers `signed`, and `sent` is sent.
-
-    If the two differ, a refusal (4xx) is correct and ends the delivery.
-    """
+    """A delivery. `signed` is the body that the signature covers, and `sent` the body that is sent.
+    If the bodies differ, a refusal (4xx) is correct and ends the delivery."""
 
     event_id: str
     signed: bytes
@@ -46,7 +44,8 @@ class Parcel:
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
-        """Return whether an answer's status (None: no answer) ends the delivery."""
+        """Return whether an answer's status ends the delivery. The status is None without an
+        answer."""
         if status is None:
             return False
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)
@@ -72,7 +71,7 @@ class WebhookSender:
         self._limiter = anyio.CapacityLimiter(settings.max_concurrent)
 
     async def deliver_once(self, parcel: Parcel) -> bool:
-        """Try once. Return whether that ended the delivery."""
+        """Try once. Return whether the try ended the delivery."""
         async with self._limiter:
             return parcel.is_settled_by(await self._post(parcel))
 
@@ -104,8 +103,8 @@ class WebhookSender:
 def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
-    """Build the HTTP client of deliveries.
-    It uses no proxy: the receiver is tested, not the network."""
+    """Build the HTTP client for deliveries. It uses no proxy, so that only the receiver is
+    tested."""
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,
         follow_redirects=False,
