@@ -28,15 +28,16 @@ Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRule:
-    """Section [setup]: facts that a person needs to connect the provider. Empty: not documented.
+    """Section [setup]: facts that a person needs to connect the provider. An empty fact is
+    undocumented.
 
-    where        where the address is registered with the provider
+    where        page at the provider where the address is registered
     secret       what the source's secret is, and where the provider shows it
     events       exact names of the events to subscribe to
-    fields       what must carry the order's reference when the shop starts a payment
-    traps        what goes wrong, a sentence each
-    silence      what it means when nothing arrives
-    credentials  (name, what it is) of each credential for asking the provider back
+    fields       field that must carry the order's reference when the shop starts a payment
+    traps        known mistakes, a sentence each
+    silence      what it means when no events arrive
+    credentials  (name, meaning) of each credential that is needed to ask the provider
     """
 
     where: Annotated[str | None, rules.note] = None
@@ -61,8 +62,8 @@ class AlsoRule:
 class SignatureRule:
     """Section [signature]: the scheme, where and how the signature is written, and what it covers.
 
-    key          `merchant`: the key belongs to this account; `provider`: all merchants share it;
-                 None: nothing is signed
+    key          `merchant` if the key belongs to this account, `provider` if all merchants share
+                 it; None if nothing is signed
     """
 
     mac: Annotated[str, rules.mac]
@@ -81,9 +82,9 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: the account of an event, where the key alone does not show it.
+    """Section [account]: where an event names its account, if the key alone does not determine it.
 
-    where         the member that names the provider's account or entity
+    where         member that names the provider's account or entity
     connected     whether events name an account only if it differs from the key's own account
     undocumented  whether no such member is known, so that no event counts by itself
     """
@@ -95,11 +96,11 @@ class AccountRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRule:
-    """Section [secret]: how a secret is written where it is configured, and how long it must be.
+    """Section [secret]: how a secret is written in the configuration, and how long it must be.
 
-    key_id        place in the request that names one of the source's named secrets; None: any
+    key_id        place in the request that names one of the source's named secrets; None if any
                   secret may match
-    never_begins  prefixes of the provider's other credentials, with which no secret begins
+    never_begins  prefixes of the provider's other credentials; no secret begins with one of them
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -113,7 +114,7 @@ _TOLERANCE_S = integer(1, 7 * 24 * 3600)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampRule:
-    """Section [timestamp], absent where the provider signs no time. Tolerances are in seconds."""
+    """Section [timestamp], absent if the provider signs no time. Tolerances are in seconds."""
 
     where: Annotated[str, rules.timestamp_place]
     unit: Annotated[str, one_of(dates.UNITS)] = "s"
@@ -135,7 +136,7 @@ class AcknowledgementRule:
 
     status           200 to 299
     redelivery_days  days after which redeliveries end at the latest
-    body             a constant text of media type `type`; None: our own JSON
+    body             constant text of media type `type`; None for our own JSON
     fields           (name, location or constant) of the members of a JSON object, instead of `body`
     """
 
@@ -150,15 +151,16 @@ class AcknowledgementRule:
 class EventRule:
     """Section [event]: the locations of an event's own fields.
 
-    items       path of the events in the body, with `[*]`, or of the one object that is the event
-    zone        offset from UTC of dates that state none
-    capture     id of the capture that a success reports, among those of its payment
-    respond_by  until when the shop may answer a dispute; written like `occurred_at`
-    further_ids  ids that people read off a receipt, such as a charge's; each that is present counts
+    items       path of the events in the body, with `[*]`, or of the single object that is the
+                event
+    zone        offset from UTC for dates that state no offset
+    capture     id of the capture that a success reports, if a payment may have several captures
+    respond_by  deadline for the shop's answer to a dispute; written like `occurred_at`
+    further_ids  ids that people read off a receipt, such as a charge's; each present id counts
     agreement    the subscription or billing agreement that a payment renews
-    suggested    an order that the event only suggests; read where `order` is absent
-    own_reference  kinds of events whose `order` is the merchant's reference of the movement, not
-                   the order; a kind may end in `*`
+    suggested    an order that the event only suggests; read if `order` is absent
+    own_reference  kinds of events whose `order` is the merchant's reference of the movement instead
+                   of the order; a kind may end in `*`
     standalone   kinds of refunds and payouts that belong to no payment; a kind may end in `*`
     """
 
@@ -186,10 +188,10 @@ class EventRule:
 class CustomerRule:
     """Section [customer]: identifiers of the customer.
 
-    Only keyed digests of them are stored. The phone number is shown masked, on demand.
+    Only keyed digests of the identifiers are stored. The phone number is shown masked, on demand.
 
-    country  the calling code of numbers that begin with a single zero
-    card     a card's number or the shown part of it; its last four digits count
+    country  calling code of numbers that begin with a single zero
+    card     a card's number, or the shown part of the number; its last four digits count
     """
 
     phone: Locations = ()
@@ -238,9 +240,10 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: the environment's location, and the provider's words for the two.
+    """Section [environment]: the environment's location, and the provider's words for both
+    environments.
 
-    either        the word of events that count in both environments
+    either        word of events that count in both environments
     sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
     live_keys     prefixes of the live secrets
     """
@@ -253,7 +256,7 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the environment of all these secrets, or None where they don't show it."""
+        """Return the common environment of these secrets, or None if they don't show one."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -269,16 +272,17 @@ class EnvironmentRule:
 class AmountsRule:
     """Section [amounts]: the unit, and the locations of each amount and its currency.
 
-    refunded_total  the sum refunded of the payment so far
-    won             the part of `refund` that a won dispute gives back; the rest was lost
-    base            the part of `payment` that pays the price; the rest of it is on top
+    refunded_total  sum refunded of the payment so far
+    won             part of `refund` that a won dispute returns to the shop; the rest was lost
+    base            part of `payment` that pays the price; the rest is on top of the price
     tip … shipping  parts of `payment` that are on top of the price, as far as it exceeds the price
-    discount        the discount that the shop gave at the provider
+    discount        discount that the shop gave at the provider
     financed_discount
-                    the discount that the provider gave and pays to the shop
-    presented       `payment` as the customer saw it, where that was in another currency
-    parts_currency  currency of `base` … `presented`, where it may differ from `payment_currency`
-    decimals        (currency, decimals of the provider's minor unit) where ISO 4217 differs
+                    discount that the provider gave and pays to the shop
+    presented       `payment` as the customer saw it, if that was in another currency
+    parts_currency  currency of `base` … `presented`, if it may differ from `payment_currency`
+    decimals        (currency, decimals of the provider's minor unit) where they differ from ISO
+                    4217
     """
 
     unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
@@ -312,15 +316,16 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 class SlowRule:
     """Section [slow]: payment methods that take days, and when the provider should know the result.
 
-    With `confirm` the locations are in the provider's answer: no other statement may extend a
-    deadline.
+    With `confirm` the locations are in the provider's answer, because no other statement may extend
+    a deadline.
 
-    claims     words of [claims] that say that such a payment is under way
-    method     the provider's word for the method
-    since      the date from which the window is counted, instead of the event's own
-    expires    until when a voucher can be paid; an event that states it is slow
-    dates      how `since` and `expires` are written
-    windows    (method, business days); 0: not slow. A method that is not listed gets the longest
+    claims     words of [claims] for such a payment that is under way
+    method     location of the provider's word for the method
+    since      date from which the window is counted, instead of the event's own date
+    expires    date until which a voucher can be paid; an event that states this date is slow
+    dates      format of `since` and `expires`
+    windows    (method, business days); 0 for a method that is not slow; a method that is not listed
+               gets the longest window
     vouchers   (method, business days after the voucher's expiry)
     revocable  (method, calendar days in which the customer can revoke a captured payment)
     """
@@ -399,7 +404,7 @@ class FetchBackRule:
 
     @property
     def states(self) -> bool:
-        """Return whether its answers state the position of the payment."""
+        """Return whether the answers state the position of the payment."""
         return bool(self.states_captured or self.states_refunded or self.states_charged_back)
 
 
@@ -408,7 +413,7 @@ MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: the sources of the file's facts, and their kind."""
+    """Section [rests_on]: the sources of the file's facts, and the kind of each source."""
 
     mark: Annotated[str, one_of(MARKS)]
     source: Annotated[tuple[str, ...], listed(rules.text)]
@@ -420,7 +425,7 @@ class Profile:
 
     code           module of `named/` for what the file cannot describe
     verifies_only  whether no event of the provider moves money
-    confirm        `fetch_back`: an event counts only after the provider was asked
+    confirm        `fetch_back` if an event counts only after the provider was asked
     """
 
     name: str
@@ -446,19 +451,21 @@ class Profile:
 
     @property
     def particulars(self) -> kit.Particulars:
-        """The particulars in its module of `named/`."""
+        """The particulars in the profile's module of `named/`."""
         found = kit.particulars(self.code)
         assert found is not None, "the rule of `code` found it"
         return found
 
     @property
     def shares_key(self) -> bool:
-        """Return whether every merchant has its key. Events of other accounts are then refused."""
+        """Return whether all merchants share the provider's key. Events of other accounts are then
+        refused."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
         )
 
     @property
     def unconfirmed(self) -> bool:
-        """Return whether its events claim nothing by themselves: fetched back, or never counted."""
+        """Return whether the events claim nothing by themselves: they are fetched back, or never
+        count."""
         return self.confirm is not None or self.account.undocumented

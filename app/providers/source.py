@@ -134,33 +134,34 @@ class Source:
     """A source's name, profile and secrets (newest first, or by key id), compiled once.
 
     asks                    whether the provider is asked about events before they count
-    answers_with_event      whether its answer is the event itself, which never changes
-    acknowledgement_status  the HTTP status that the provider expects
-    methods                 the HTTP methods of its deliveries
+    answers_with_event      whether the provider's answer is the event itself, which never changes
+    acknowledgement_status  HTTP status that the provider expects
+    methods                 HTTP methods of the source's deliveries
     private_headers         headers whose value is the secret itself
-    unsigned                whether the provider signs nothing, so that anyone may send
+    unsigned                whether the provider signs nothing, so that anyone may send events
     signs_address           whether the signature covers the address, so that `address` is needed
     private_query           whether the query contains the secret itself
     address                 scheme and host under which the provider knows us, put before every
                             `url` that is only a path
-    strict                  whether secrets must be as long as the profile says and without blanks
-                            around them, unlike published examples of secrets
-    phone_key               makes digests of the customers' phone numbers; None makes none
-    accounts                whose events count, where the profile names the member that shows it.
-                            All other events are foreign under a shared key, else they are another
-                            shop's
+    strict                  whether secrets must be as long as the profile says and have no blanks
+                            around them; False for published examples of secrets
+    phone_key               key for digests of customers' phone numbers; None to make no digests
+    accounts                accounts whose events count, if the profile knows the member with the
+                            account; other events are foreign under a shared key, and otherwise
+                            belong to another shop
     only                    locations by which our shop is recognized, each with its values
-    own_orders              whether its orders are kept apart: see `fields.order_named`
-    links                   whether a payment may belong to an order because its event names the
-                            order; otherwise that order is only suggested
+    own_orders              whether the source's orders are kept apart: see `fields.order_named`
+    links                   whether an event that names an order links its payment to the order;
+                            otherwise the order is only suggested
     ends                    expiry of each secret that was replaced
     captures                payment methods that capture by themselves
     webhook                 `user:password` pairs that the provider may send in addition to its
-                            signature. Only with one of them the unsigned method of a payment counts
-    addresses               ends of the path to which deliveries are sent, newest first, each with
-                            its expiry; empty: the source's name is the end
+                            signature; without one, a payment's unsigned method does not count
+    addresses               last parts of the paths to which deliveries are sent, newest first, each
+                            with its expiry; empty if the source's name is the last part
 
-    Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
+    Raises ConfigurationError if there is no secret, or if a secret is blank, malformed or too
+    short.
     """
 
     def __init__(
