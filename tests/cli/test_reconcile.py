@@ -188,7 +188,7 @@ def test_lines_that_add_up_to_more_than_can_be_kept_are_named_until_they_are_put
     rows = [f"BIG,{kind},{most},KES,paid\n" for kind in ("order", "invoice")]
     shop("records", "import", shop.file("big.csv", heading + "".join(rows)))
     said = fails(shop, "reconcile", "run")
-    assert "the lines of BIG add up to more than can be kept" in said
+    assert "the lines of BIG add up to more than can be stored" in said
     shop.now += MINUTE
     right = "".join(rows).replace(most, "1.00")
     shop("records", "import", shop.file("right.csv", heading + right), *DAYS)

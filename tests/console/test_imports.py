@@ -256,7 +256,7 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
     assert found["rows_ignored"] == [{"column": "Status", "word": "failed", "rows": 1}]
     said = "Read with the preset paystack_transactions (Paystack, transactions), because row 1"
     assert said in page
-    assert "1 row, of which Status is failed" in page
+    assert "1 row whose Status is failed" in page
     assert (plain["preset"], plain["refused"]) == (None, True)
     assert "Nearly paystack_transactions (Paystack, transactions): 'Channel' is missing" in lacking
     assert "this is not the file that the preset paystack_transactions reads" in str(wrong)

@@ -320,7 +320,7 @@ async def test_all_breaks_that_match_filters_are_decided_together(
     assert [each["money"]["currency"] for each in left] == ["USD"] * len(left)
     assert "no break is chosen" in none.lower()
     told = shown(wrong.text)
-    assert "is no condition" in told
+    assert "is not a condition" in told
     assert "--where" not in told
     assert 'action="/do/assign?' not in wrong.text, "the list's own field, and nothing to do"
 

@@ -19,7 +19,7 @@ def test_a_database_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     (tmp_path / "t.db").unlink()
     refused = command(tmp_path, "serve", "--port", "0")
     assert refused.returncode == CONFIGURATION
-    assert b"t.db.made records that it existed" in refused.stderr
+    assert b"t.db.made shows that it existed" in refused.stderr
     assert b"tallyhook db create --new" in refused.stderr
     assert not (tmp_path / "t.db").exists()
     assert command(tmp_path, "db", "create").returncode == CONFIGURATION

@@ -86,7 +86,7 @@ def _table_of_members() -> dict[str, dict[str, int]]:
     kinds = {*LEAVES}
     found: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
     for members, of, _, step in _rows_of_page(
-        "| member | of the kinds | says | step that checks it |"
+        "| member | in leaves of the kinds | meaning | step that checks it |"
     ):
         named = kinds & {*re.findall(r"\w+", of)}
         those = kinds - named if of.startswith("all") else named

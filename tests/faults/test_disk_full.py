@@ -40,7 +40,7 @@ STILL_S = 1.0
 REFUSED_MORE = 30
 """Deliveries that are refused under load after the first."""
 
-UNREAD = b"which what is accepted and not read yet will need"
+UNREAD = b"unread deliveries need that space"
 """What the service says while it holds room for that, beside the low water."""
 UNREACHABLE = 4
 BODIES = "SELECT count(body) FROM deliveries"
@@ -147,7 +147,7 @@ def backed_up(folder: Path, target: Path, ledger: Ledger, **more: str) -> None:
     """Back up to another disk, and check for what was acknowledged."""
     assert target.parent.stat().st_dev != folder.stat().st_dev
     done = command(folder, "backup", str(target), **more)
-    assert (done.returncode, done.stdout.endswith(b" Checked.\n")) == (0, True), done
+    assert (done.returncode, done.stdout.endswith(b" The backup was checked.\n")) == (0, True), done
     assert_kept(target, ledger.deliveries)
 
 

@@ -202,9 +202,9 @@ UNSAID: Final = "the receiver has ended, so this process ends too"
 """What the reader says where SIGBUS was faster: a look at the size is made ten times a second."""
 
 REFUSALS_OF: Final = {
-    ("t.db", "removed"): "t.db.made records that it existed",
+    ("t.db", "removed"): "t.db.made shows that it existed",
     ("t.db", "cut_off"): "the database file is damaged",
-    ("t.db", "emptied"): "t.db.made records that it existed",
+    ("t.db", "emptied"): "t.db.made shows that it existed",
     ("t.db.made", "cut_off"): "is not the database that",
     ("t.evidence.key", "removed"): "there is no key at",
     ("t.evidence.key", "cut_off"): "names no ed25519 key",

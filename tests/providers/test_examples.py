@@ -148,7 +148,7 @@ def test_an_example_is_found_by_name_word_or_unambiguous_beginning() -> None:
         find_example("flutterwave", "charge.completed")
     with pytest.raises(NotFoundError, match=r"there are .*charge\.success"):
         find_example("paystack", "charge")
-    with pytest.raises(NotFoundError, match="documents none"):
+    with pytest.raises(NotFoundError, match="no example was found in its"):
         find_example("convoy", "anything")
     assert not examples_of("../profiles/stripe")
 
