@@ -52,7 +52,6 @@ class AnswerMiddleware:
         self._refused = Repeating()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on to the application."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
@@ -79,7 +78,6 @@ class _Application(Starlette):
     """Each route with the application that it calls."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         for route, application in self.direct if scope["type"] == "http" else ():
             if found := route.path_regex.match(scope["path"]):
                 scope["path_params"] = found.groupdict()
@@ -201,7 +199,6 @@ async def _on_unreachable(request: Request, error: Exception) -> Response:
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    """Answer an unexpected error, which the server logs."""
     return problem(
         500,
         "internal_error",

@@ -314,7 +314,6 @@ class ApiRoute(Route):
     async def _values(
         self, operation: Operation, request: Request, who: str | Holder
     ) -> dict[str, Any]:
-        """Return the values of the endpoint's parameters."""
         values: dict[str, Any] = {"request": request, "who": who}
         for name, text in request.path_params.items():
             member = f"{name}_" if iskeyword(name) else name

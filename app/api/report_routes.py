@@ -289,7 +289,6 @@ async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tu
 
 
 async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path: Path) -> None:
-    """Write a journal into a new file. Raises UsageError if the journal is too long."""
     with path.open("xb") as file:  # nothing else is done in this process
 
         def write(part: bytes) -> None:

@@ -97,7 +97,6 @@ class UnallocatedRoutes:
         )
 
     async def _place(self, asked: Placing) -> Placed:
-        """Carry out the act, or propose the act and answer 202 with the proposal."""
         proposal = await place_payment(self._context, asked)
         if proposal is not None:
             proposals: Proposals = await self._proposals()

@@ -115,7 +115,6 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 
 
 def _reasons(candidate: Mapping[str, Any]) -> str:
-    """List the reasons for a candidate, each with its points."""
     reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
     return ", ".join(reasons) or "it is only the nearest line"
 
@@ -306,8 +305,6 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
 
 
 def _preview(chosen: ChosenBreaks) -> None:
-    """Print the count and money of the breaks by cause and currency, and the breaks that are left
-    out."""
     from app.finance.break_choice import sums_of
     from reconcile.money import to_json
 

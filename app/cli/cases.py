@@ -253,7 +253,6 @@ def _say_missing(case: DisputeCase) -> None:
 
 
 def _say_deadline(case: DisputeCase) -> None:
-    """Print the deadline in the merchant's time zone."""
     from app.core.zones import local_text
 
     printing.note(local_text(case.deadline, printing.merchant_zone(), named=True))

@@ -270,7 +270,6 @@ def _address(
 def _wanted(
     source: str, provider: str, asked: Mapping[str, str | None], *, before: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings that are not secret."""
     own = _own(source)
     environment = asked["ENVIRONMENT"]
     if environment is None and f"{PREFIX}ENVIRONMENT" not in {**before, **os.environ}:

@@ -657,7 +657,6 @@ def _notified(seen: ShopSeen, played: Sequence[Played]) -> str:
 
 
 def _invite(party: Party) -> None:
-    """Print the addresses to open, and the commands to try."""
     auth = f"-H 'Authorization: Bearer {party.token}'"
     config = f"TALLYHOOK_CONFIG={FOLDER}/tallyhook.env"
     print(

@@ -364,7 +364,6 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
 def _withdraw(
     kind: ImportKind, number: int, *, reason: str, by: str | None, form: printing.Format
 ) -> None:
-    """Withdraw an import, and print what happened to its lines."""
     from app.cli import operators
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 

@@ -31,7 +31,6 @@ def register(application: typer.Typer) -> None:
 
 
 def _brought(before: str | None, after: str) -> str:
-    """Describe in one sentence what an upgrade did."""
     if before is None:
         return f"The database was empty. Its tables were created at version {after}."
     if before == after:
@@ -311,7 +310,6 @@ def prove(
 def _conclude(
     examined: Proof | CheckReport, found: Sequence[object], form: printing.Format
 ) -> None:
-    """Print what was examined and what is wrong. Exit with 1 if anything is wrong."""
     if form is printing.Format.table:
         print(examined.sentence())
         for each in found:

@@ -360,7 +360,6 @@ class Application:
         )
 
     async def _do(self, view: View, act: Act) -> Response:
-        """Run the action of a submitted form."""
         form, reason = await act.ask(view), ""
         first = partial(first_use, self._console.context, view.given.get("form", ""))
         if form.preview:

@@ -184,7 +184,6 @@ def _seen_field(*found: break_acts.SeenBreak) -> Field:
 
 
 async def _people(view: View) -> list[str]:
-    """List the operators to whom a break may be assigned."""
     return [
         each.name
         for each in await known_operators(view.context)
@@ -314,7 +313,6 @@ SHOWN: Final = 10
 
 
 def _list(view: View) -> str:
-    """Return the address of the filtered list in which the operator chose the breaks."""
     given = parse_qsl(view.word("list") or "")
     query = urlencode([(name, value) for name, value in given if name in (*FILTERS, "skip")])
     return f"/breaks?{query}" if query else "/breaks"
@@ -398,7 +396,6 @@ def _none_chosen(view: View, error: UsageError) -> Form:
 async def _act(
     view: View, kind: Literal["assigned", "accepted"], *, value: str = "", reason: str = ""
 ) -> str | ActionResult:
-    """Act on the chosen breaks, or propose the act."""
     chosen = await _chosen(view)
     proposal = await break_acts.act_on_breaks(
         view.context,

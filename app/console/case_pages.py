@@ -114,7 +114,6 @@ async def do_attach(view: View, reason: str) -> str:
 
 
 async def _attached(view: View) -> attachments.Attachment:
-    """Return the attachment named in the address. Raises NotFoundError."""
     about, subject, _ = await _subject(view)
     found = await attachments.attachments_of(
         view.context,

@@ -172,7 +172,6 @@ async def periods_document(view: View) -> Document:
 
 
 def _journals() -> list[dict[str, str]]:
-    """Return the formats in which a closed month's journal can be downloaded."""
     return [{"form": form, "as": print_name(form)} for form in JOURNAL_FORMATS]
 
 
@@ -208,7 +207,6 @@ async def period_document(view: View) -> Document:
 
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
-    """Find the reasons against closing a month, unless the month is closed or being closed."""
     closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     document: dict[str, Any] = {

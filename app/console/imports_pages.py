@@ -219,14 +219,12 @@ async def import_document(view: View) -> Document | Response:
 
 
 def _choices(identity: FileIdentity) -> list[dict[str, str]]:
-    """Return the kinds and sources from which a person may choose for this file."""
     if identity.kind == "statement":
         return [{"kind": "statement", "source": each} for each in identity.sources]
     return [{"kind": each, "source": ""} for each in identity.kinds]
 
 
 async def _past(view: View, number: int) -> Document | Response:
-    """Describe an earlier import, and its withdrawal if the import was withdrawn."""
     found, taken_back = await imports.past_import(view.context, number), None
     if view.word("changes") is not None:
         name = f"import-{number}.changes.csv"

@@ -129,7 +129,6 @@ async def ask_map_columns(view: View) -> Form:
 
 
 def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str]) -> list[Field]:
-    """Return a form field for each word in the chosen columns that have a fixed vocabulary."""
     found = []
     for name, meanings in presets.KINDS[kind].words.items():
         for place, word in enumerate(_words_in(seen, given.get(f"column.{name}", ""), given)):

@@ -123,7 +123,6 @@ DUE_SHOWN: Final = 10
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
-    """Return the finance tasks that the operator's role may see."""
     person, context = view.person, view.context
     if not person.may("breaks"):
         return None
@@ -348,7 +347,6 @@ async def order_page_document(view: View) -> Document:
 
 
 async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[dict[str, Any]]:
-    """List refused deliveries that may belong to the order, if the role may see them."""
     if not view.person.may("refused_deliveries"):
         return []
     return [

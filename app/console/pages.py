@@ -142,7 +142,6 @@ class Pages:
         return self._answer(page.template_name, values, 200 if mistake is None else 400)
 
     def _navigation(self, view: View, page: Page | None) -> list[dict[str, Any]]:
-        """Return the menu's entries. A group's entry leads to the first page of the group."""
         entries: dict[str, dict[str, Any]] = {}
         for each in self._menu:
             if view.person.may(each.reads):
@@ -269,7 +268,6 @@ def _fees_chart(
 
 
 def _same_list(page: Page, entry: Page) -> bool:
-    """Return whether a menu entry is this page or the list to which this page belongs."""
     return page.path.split("/")[1] == entry.path.split("/")[1]
 
 

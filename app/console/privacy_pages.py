@@ -98,7 +98,6 @@ async def ask_erase(view: View) -> Form:
 
 
 def _first_asked(*problem: str) -> Form:
-    """Ask whose data to erase; show the problem with the previous answer, if any."""
     return Form(
         "A customer's personal data",
         "/privacy",
@@ -115,7 +114,6 @@ def _first_asked(*problem: str) -> Form:
 
 
 def _whose(label: str) -> tuple[Field, ...]:
-    """Return the fields that identify a person by their own data or by one of their orders."""
     choices = ("phone", "phone number"), ("email", "email address"), ("order", "order")
     return (
         Field("what", label, choices=choices, value="phone"),

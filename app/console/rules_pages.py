@@ -243,7 +243,6 @@ async def _text_rule(view: View, line: str) -> tuple[str, str]:
 
 
 async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
-    """Suggest fee rules from the days in the address, or from the last whole month by default."""
     zone, calendar = view.context.calendar_zone, Calendar(view.context.calendar_zone)
     this_month = calendar.month(calendar.day_of(view.context.clock.now())[:7]).start
     last_day = calendar.day_of(Instant(this_month - TICK))

@@ -47,7 +47,6 @@ class SecurityMiddleware:
         self._counted = Repeating()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a bad request, or pass the request on."""
         if scope["type"] != "http":  # the server's startup and shutdown events
             await self._application(scope, receive, send)
             return

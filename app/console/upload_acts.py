@@ -53,7 +53,6 @@ async def _mappings(view: View) -> dict[str, Path]:
 
 
 async def _reading_fields(view: View) -> tuple[Field, ...]:
-    """Return the form fields that say what a file is and how to read it."""
     kinds = tuple(
         (kind, f"{imports_pages.WHOSE[kind]} {word}") for kind, word in imports_pages.KINDS.items()
     )
@@ -239,7 +238,6 @@ def begin_reading(
 
 
 async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
-    """Build the import request from the form's reading options. Raises UsageError."""
     given = view.given
     mappings = await _mappings(view)
     mapping, preset = given.get("mapping", ""), given.get("preset", "")
@@ -359,7 +357,6 @@ async def do_import(view: View, reason: str) -> str:
 
 
 def _begin_import(view: View, upload: Upload) -> None:
-    """Begin the job that imports a file with the options of its dry run."""
     assert upload.seen is not None
     kind, source, request = upload.seen.kind, upload.seen.source, upload.request
     if upload.seen.rejected:

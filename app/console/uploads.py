@@ -212,7 +212,6 @@ class Uploads:
             await form.close()
 
     def _place(self) -> Path:
-        """Create a folder for one form or for one file."""
         if self._folder is None or not self._folder.exists():
             self.close()
             _delete_left_behind()
@@ -338,7 +337,6 @@ def _taken_from(
 
 
 def _copied(sent: UploadFile, folder: Path) -> ReceivedFile:
-    """Copy a file of a form into the folder."""
     if (size := sent.size or 0) > MAX_FILE_BYTES:
         raise UsageError(f"the file is larger than {MAX_FILE_BYTES >> 20} MiB")
     place = folder / "file"
@@ -352,7 +350,6 @@ def _copied(sent: UploadFile, folder: Path) -> ReceivedFile:
 
 
 def _file_name(sent: str) -> str:
-    """Return the name of an uploaded file, without its folder, shortened and printable."""
     name = printable(re.split(r"[/\\]", sent)[-1]).lstrip(".")
     return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore") or "file"
 

@@ -418,7 +418,6 @@ _LISTS: Final = {
 
 
 def _code(command: str) -> Markup:
-    """Render a command as code, or as a link to the page that replaces it."""
     if command in _LISTS:
         path, word = _LISTS[command]
         return Markup('<a href="{}">{}</a>').format(path, word)

@@ -304,7 +304,6 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
 
 
 def _checked(asked: AttachRequest) -> str:
-    """Return the media type of a file to attach. Raise UsageError if the file is not accepted."""
     if asked.kind not in ATTACHMENT_KINDS:
         raise UsageError(f"the kind is one of: {', '.join(ATTACHMENT_KINDS)}")
     if len(asked.content) > MAX_FILE_BYTES:

@@ -255,7 +255,6 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block
 
 
 def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return the money that moved, the shop's own acts, and the published revisions."""
     entries = [
         (
             times.at(each.at),
@@ -425,7 +424,6 @@ def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]
 
 
 def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
-    """Return the ordered and paid amounts, with their labels."""
     rows = price_rows(ledger, price="Ordered", due="Due at payment services")
     for balance in ledger.balances:
         currency, left = balance.currency, balance.captured - balance.returned

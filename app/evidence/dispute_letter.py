@@ -342,7 +342,6 @@ class _Writer:
         }
 
     def _asked_for(self) -> str:
-        """Describe in one sentence what the bank is asked to do."""
         found = self._case.dispute
         if found is None or found.state != "open":
             return "Nothing is asked for: no dispute of it is open, as far as is known."

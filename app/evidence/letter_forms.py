@@ -260,7 +260,6 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
 
 
 def _at(moment: LetterMomentDocument) -> str:
-    """Format a moment: the merchant's time, and UTC if it differs."""
     if moment["local"] is None:
         return "not stated"
     same = moment["utc"] == f"{moment['local'][-8:]} UTC"
@@ -285,7 +284,6 @@ def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, letters.Phra
 
 
 def _of_payment(said: Mapping[str, Any]) -> list[letters.Block]:
-    """Return what messages state about the payment, and the rules on earlier payments."""
     rows = [(each["name"], "; ".join(each["values"])) for each in said["stated"]]
     lacking = ", ".join(said["not_stated"])
     blocks: list[letters.Block] = [letters.Heading("The payment")]

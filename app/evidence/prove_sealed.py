@@ -364,7 +364,6 @@ def masked_parts(
 
 
 def _masked(value: Any, masking: Masking) -> Any:
-    """Mask the customers' numbers in a text, or in all texts of a list or object."""
     if isinstance(value, str):
         return masking.text(value)
     if isinstance(value, list):
@@ -480,7 +479,6 @@ async def _in_tree(
 async def _rows_of(
     connection: Connection, subjects: Collection[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the records, revisions and audit entries with these names, in their sealed form."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in (leaf_store.RECORD, leaf_store.REVISION, leaf_store.AUDIT_ENTRY):
         own = [each for each in subjects if kind.names(each)]
@@ -489,7 +487,6 @@ async def _rows_of(
 
 
 def _opened(said: commitments.Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
-    """Return the parts of a leaf's content with their salts."""
     salt = bytes.fromhex(leaf.members()["salt"])
     hashes = commitments.part_hashes(commitments.written_parts(said), secret=secret, salt=salt)
     salts = commitments.part_salts(secret, salt)

@@ -144,7 +144,6 @@ class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 
 
 def _things(bundle: Bundle) -> dict[str, _Thing]:
-    """Return every part of the bundle that must have a leaf, by its name in the log."""
     history, things = bundle.document("history.json"), _Things()
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for name, at, each in arrivals(bundle):
@@ -179,7 +178,6 @@ def _opened(each: dict[str, Any]) -> Any:
 
 
 def _leaves(bundle: Bundle) -> list[Any]:
-    """Return the members of each leaf of log.json, in order."""
     return [(each, _opened(each)) for each in bundle.document("log.json")["leaves"]]
 
 
@@ -222,7 +220,6 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
 
 
 def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
-    """Return the number and content of each leaf, by its name."""
     return {each["id"]: (each["index"], leaf) for each, leaf in bundle.once(_leaves)}
 
 
@@ -403,7 +400,6 @@ def _tree(
 
 
 def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
-    """Return whether a leaf's content is later than the bundle's instant."""
     return bool((leaf.get("at") or 0) > micros(bundle.manifest["as_of"]))
 
 

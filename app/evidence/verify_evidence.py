@@ -162,7 +162,6 @@ def _counted(bundle: verify.Bundle, count: int, *, noun: tuple[str, str], done: 
 
 
 def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
-    """Yield the deliveries whose body and headers are in the bundle."""
     for each in bundle.document("history.json")["deliveries"]:
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
         parts = [stated["body"], stated["headers"], stated["whole"]]

@@ -117,7 +117,6 @@ class Tree:
     """Tree built from the log's leaves, for comparison with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
-        """Store the log's identity, and a checkpoint that was kept elsewhere."""
         self._known = known
         self._keys = [keys.PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
@@ -596,7 +595,6 @@ class OrderCounts:
     """Number of leaves of each order, with its newest leaf, counted while the log is read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
-        """Store the log's trees of all orders, oldest first."""
         self._tree = OrderTree()
         self._trees = deque(trees)
         self._newest = trees[-1] if trees else None

@@ -413,7 +413,6 @@ class Cosigning:
     async def _keep(
         self, known: departure_store.WitnessState, head: log_store.SignedHead, reply: _Reply
     ) -> None:
-        """Store the cosignature, or the reason why there is none."""
         now, name = self._context.clock.now(), known.witness.partition("+")[0]
         if reply.line is None or reply.at is None:
             problem = reply.problem or "answer_not_in_form"

@@ -420,7 +420,6 @@ def _in_case(code: str, like: str) -> str:
 
 
 def _amount(amount: Money, like: Any, profile: Profile) -> Any:
-    """Write money in the form of the example's own amount."""
     major = Decimal(amount.minor).scaleb(-exponent_of(amount.currency))
     if profile.amounts.unit == "minor":
         digits = dict(profile.amounts.decimals).get(amount.currency, exponent_of(amount.currency))

@@ -157,7 +157,6 @@ def _members(text: str, start: int) -> Iterator[tuple[str, str]]:
 
 
 def _elements(text: str, start: int) -> Iterator[str]:
-    """Yield every element of the list at `start`."""
     place = _skip(text, start + 1)
     while text[place] != "]":
         _, end = _DECODER.raw_decode(text, place)

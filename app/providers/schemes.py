@@ -245,7 +245,6 @@ class Key(Protocol):
 
 
 def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
-    """Compare the expected signature with each given signature in constant time."""
     found = False
     for signature in signatures:
         # No early return: the duration must not reveal which of several signatures was right.

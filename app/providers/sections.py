@@ -348,24 +348,25 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
-    url, sandbox_url  addresses with a fixed host. The path and query may contain {id} {order}
-                      {session} {payment} {capture} {movement}. The first that the event can fill is
-                      used
-    credential        the name under which the source configures it; None without `auth`
+    url, sandbox_url  addresses with a fixed host; the path and query may contain {id} {order}
+                      {session} {payment} {capture} {movement}; the first address that the event can
+                      fill is used
+    credential        name of the credential in the source's configuration; None without `auth`
     headers           further headers of every request; {credential:NAME} is replaced by a
                       credential
     token_method, token_body
                       how the access token of `oauth` is requested
-    account           the account that the answer is about; without it, the credentials show it
-    kind … currency   locations in the answer. No `amount`: only the request can have fixed it
-    occurred_at       where the answer is the event itself; written like the event's own date
-    dated_as_event    whether the answer has the date of the event that was asked about
-    environment       in the words of section [environment]; an answer of the other one is refused
-    refund            the amount of a refund or dispute, where it differs from `amount`
-    claims            the answer's words; empty: the profile's own
-    again             final kinds of answers that are asked about once more, since they may change
+    account           location of the answer's account; if empty, the credentials determine it
+    kind … currency   locations in the answer; without `amount`, the request must have fixed it
+    occurred_at       date of an answer that is the event itself; written like the event's own date
+    dated_as_event    whether the answer gets the date of the event that was asked about
+    environment       location of the environment, in the words of section [environment]; an answer
+                      of the other environment is refused
+    refund            amount of a refund or dispute, if it differs from `amount`
+    claims            words of the answer; empty for the profile's own
+    again             final kinds of answers that are asked about once more, because they may change
     states_captured, states_refunded, states_charged_back
-                      sums that the answer states as of now: a later answer may take them back
+                      sums that the answer states at its time; a later answer may take them back
     zero_if_absent    which of the last two sums count as zero in an answer without them
     """
 

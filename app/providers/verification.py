@@ -308,7 +308,6 @@ class Declared(Verifier):
         draft.put(self.place.text, before + self._signature(request, key, label))
 
     def _signature(self, request: Request, key: Key, label: bytes | None) -> bytes:
-        """Return the signature in the profile's layout."""
         request.secret = key.secret
         content = self.template.fill(request)
         if isinstance(content, Refusal):
