@@ -94,9 +94,8 @@ def _say_built(built: Built, output: Path) -> None:
             "The order has not been folded yet, so its next revision is not in the bundle."
         )
     if built.unsealed:
-        printing.note(
-            f"Not sealed in the log yet: {counted(built.unsealed, 'entry', 'entries')} of the bundle."
-        )
+        unsealed = counted(built.unsealed, "entry", "entries")
+        printing.note(f"Not sealed in the log yet: {unsealed} of the bundle.")
     if built.cosigned_by_too_few:
         printing.note(
             "Too few witnesses have cosigned the checkpoint yet: build the bundle again in a few "
