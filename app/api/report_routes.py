@@ -1,8 +1,8 @@
 """The API of results that take seconds to minutes.
 
 They are reports and journals of any period, the verification of closed months, and the effect of
-other matching rules. Each is built in a separate process, one at a time; until then the answer says
-that it is under way. The result is the same as the command's: report and journal byte for byte.
+other matching rules. Each result is built in a separate process, one at a time. While a result is
+being built, the answer says so. The result equals the command's: report and journal byte for byte.
 """
 
 import hashlib

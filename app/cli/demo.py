@@ -88,7 +88,6 @@ class Party:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers that the service's API needs."""
         return {"Authorization": f"Bearer {self.token}"}
 
 
@@ -151,7 +150,6 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
 
 
 async def answers(http: httpx2.AsyncClient, url: str) -> bool:
-    """Return whether a server answers 200 at the address."""
     try:
         return (await http.get(url)).status_code == 200
     except httpx2.TransportError:
@@ -222,7 +220,6 @@ async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> 
 
 
 async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
-    """Return whether the provider has delivered everything."""
     state = (await call(http, "GET", f"{party.provider}/sandbox/state")).json()
     return bool(state["pending_events"] == 0 and state["undelivered"] == 0)
 

@@ -37,7 +37,6 @@ class Live:
 
     @property
     def full(self) -> bool:
-        """Return whether no further stream may be opened."""
         return self._listeners >= MOST
 
     async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:

@@ -76,7 +76,6 @@ def shown_locale() -> Locale:
 
 
 def local_number(value: int | Decimal) -> str:
-    """Format a number with thousands separators."""
     locale, text = _SHOWN.get(), f"{value:,}"
     if locale.group == ",":
         return text
@@ -84,7 +83,6 @@ def local_number(value: int | Decimal) -> str:
 
 
 def local_day(value: date) -> str:
-    """Format a day."""
     return f"{value:{_SHOWN.get().day}}"
 
 
@@ -99,8 +97,6 @@ class LocalEnvironment(Environment):
     """Template environment in which `"{:,}".format(…)` uses the locale's separators."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return an attribute for a template. The `format` of a text writes numbers in the
-        locale."""
         if attribute == "format" and isinstance(obj, str):
 
             def local(*values: Any, **named: Any) -> str:

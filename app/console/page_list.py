@@ -1,7 +1,5 @@
-"""List of every page and action. A new page adds an entry here, its function and its template.
-
-Each action stands in ACTS of its file, below its two functions.
-"""
+"""List of every page and action. A new page adds an entry here, its function and its template. Each
+file defines its actions in ACTS, below their functions."""
 
 from typing import Final
 

@@ -61,8 +61,7 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """Build the erasure request from the form. The subject is a phone number unless the form says
-    otherwise."""
+    """Build the erasure request from the form, by default for a phone number."""
     what = view.given.get("what", view.word("what") or "phone")
     return erase.ErasureRequest(
         phone=subject if what not in ("order", "email") else None,

@@ -242,7 +242,6 @@ class Uploads:
         self._kept[upload.name] = upload
 
     def holds(self, file: ReceivedFile) -> bool:
-        """Return whether the store holds this file."""
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
@@ -261,7 +260,6 @@ class Uploads:
         upload.file.drop()
 
     def close(self) -> None:
-        """Delete all uploads and the folder."""
         self._kept.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -84,7 +84,6 @@ class Console:
 
     @property
     def secure(self) -> bool:
-        """Return whether browsers reach the console by https."""
         return self.origin.startswith("https://")
 
 
@@ -154,7 +153,6 @@ class View:
 
     @property
     def context(self) -> AppContext:
-        """Return the context for use cases."""
         return self.console.context
 
     @property

@@ -513,7 +513,6 @@ def money_cell(value: Mapping[str, Any] | None) -> Markup:
 
 
 def plain_money(value: Mapping[str, Any]) -> str:
-    """Write an amount in a sentence."""
     return f"{value['currency']} {Decimal(value['amount']):,}"
 
 
@@ -550,7 +549,6 @@ def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 def clock_time(instant: Instant, zone: tzinfo) -> str:
-    """Write hours and minutes in a zone."""
     return format_instant(wall_clock(instant, zone))[11:16]
 
 
@@ -578,7 +576,6 @@ def called(code: str) -> str:
 
 
 def finding(code: str) -> str:
-    """Return the name of a finding."""
     return _named(FINDINGS, code)
 
 

@@ -97,7 +97,6 @@ async def attachments_of_subject(
 
 
 async def attachment_named(connection: AsyncConnection, name: str) -> AttachmentRecord | None:
-    """Return the attachment with this id."""
     rows = await connection.execute(select(_ATTACHMENTS).where(_ATTACHMENTS.c.id == name))
     return next((_record(row) for row in rows), None)
 

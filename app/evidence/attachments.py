@@ -165,7 +165,6 @@ class Attachment:
 
     @property
     def gone(self) -> bool:
-        """Return whether the attachment was detached or erased."""
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:

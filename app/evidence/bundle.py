@@ -388,7 +388,6 @@ class Built:
 
     @property
     def sha256(self) -> str:
-        """Return the hex digest of the bundle's file."""
         return hashlib.sha256(self.archive).hexdigest()
 
 

@@ -299,7 +299,6 @@ class CaseFacts:
     decided: bool = False
 
     def has(self, *kinds: str) -> bool:
-        """Return whether an attachment of one of these kinds exists."""
         return any(each.record.kind in kinds for each in self.attachments)
 
     @property

@@ -160,7 +160,6 @@ class DisputeCase:
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
-        """Return the checklist as a JSON document."""
         document: CaseDocument = {
             "order": self.order,
             "as_of": format_instant(to_second(self.as_of)),
@@ -199,7 +198,6 @@ def stated_family(word: str | None) -> disputes.Family | None:
 
 
 def merchant_of(settings: Settings) -> Merchant:
-    """Return the merchant who answers a dispute."""
     return Merchant(
         name=settings.merchant,
         address=settings.merchant_address,

@@ -57,7 +57,6 @@ class LetterZone(tzinfo):
         return None
 
     def tzname(self, moment: datetime | None) -> str | None:
-        """Return the zone's own name."""
         return self._name
 
     def document(self) -> dict[str, Any]:

@@ -374,7 +374,6 @@ def _masked(value: Any, masking: Masking) -> Any:
 
 
 def refuse_more(count: int, most: int, what: str) -> None:
-    """Raise UsageError if a bundle would exceed a limit."""
     if count > most:
         raise UsageError(
             f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "

@@ -71,7 +71,6 @@ class Checkpoint:
     head: merkle.Hash
 
     def body(self) -> str:
-        """Return the three lines that the signature covers."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.head).decode()}\n"
 
 
@@ -293,7 +292,6 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
 
 
 async def seal_unsealed(context: AppContext) -> None:
-    """Seal all rows that lack a leaf."""
     if await anything_unsealed(context):  # otherwise the evidence key may be missing
         await seal_all(context, await open_signer(context))
 
@@ -311,13 +309,9 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin and forget its witnesses. Nobody may seal at the same time.
-
-    After a restore the log may continue differently from what others have seen. Without a new
-    origin, two checkpoints of which neither extends the other would look like a rewritten log.
-
-    Return the new origin; None if no log has begun.
-    """
+    """Give the log a new origin and forget its witnesses. Nobody may seal at the same time. After a
+    restore the log may continue differently from what others have seen. Under one origin, two such
+    checkpoints would look like a rewritten log. Return the new origin; None if no log has begun."""
     known = await log_store.identity(connection)
     if known is None:
         return None
@@ -361,7 +355,6 @@ def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
 
 
 def fingerprint_of(public: str) -> str:
-    """Return the fingerprint of a public key given in hex."""
     return PublicKey(bytes.fromhex(public)).fingerprint
 
 

@@ -123,7 +123,6 @@ async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
 
 
 async def node_count(connection: AsyncConnection) -> int:
-    """Return the number of stored hashes above the leaves."""
     return int(await connection.scalar(text("SELECT count(*) FROM log_nodes")) or 0)
 
 

@@ -168,7 +168,6 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
 
 
 def _opened(each: dict[str, Any]) -> Any:
-    """Return the members of a leaf after checking their form."""
     name, data = f"the leaf of {each['id']}", each["leaf"].encode()
     leaf = read_json(data, name)
     in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
@@ -191,7 +190,6 @@ def _own_name(leaf: dict[str, Any], index: int) -> str:
 
 
 def _delivery_of(name: str) -> str:
-    """Return the delivery that a leaf of kind `delivery` or `reading` is about."""
     return name.split(":")[1] if name.startswith("reading:") else name
 
 
@@ -302,7 +300,8 @@ class Chain(NamedTuple):
 
     entries  number and name of each, by index in the log
     others   deliveries, records, revisions and audit entries here without such an entry
-    moved    subjects of which only the entry is here: a later entry assigns them to another order
+    moved    names of entries whose subject is not here, because a later entry moved it to another
+             order
     tree     number and time of the leaf that seals the tree of all orders with this order; None
              without a tree
     """

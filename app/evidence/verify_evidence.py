@@ -221,7 +221,6 @@ class VerifiedBundle:
         return all(each.passed is not False for each in self.steps)
 
     def document(self) -> dict[str, Any]:
-        """Return the result as a JSON document."""
         steps = [
             {"step": each.name, "passed": each.passed, "sentence": each.sentence}
             for each in self.steps

@@ -133,7 +133,6 @@ class Tree:
         return self._frontier.size
 
     def append(self, leaf: Hash) -> None:
-        """Add the next leaf's hash."""
         self._frontier.append(leaf)
         self.made.update(self._tail.append(leaf))
 
@@ -257,7 +256,6 @@ class VerifiedLog:
             self.problems.append(problem)
 
     def sentence(self) -> str:
-        """Return the result as a sentence."""
         verdict = counted(self.found, "does not fit", "do not fit") if self.found else "all fit"
         more = ""
         if self.waiting:
@@ -276,7 +274,6 @@ class VerifiedLog:
         return f"{looked} and {checkpoints}: {verdict}{more}.{left}{lost}"
 
     def document(self) -> dict[str, Any]:
-        """Return the result as a JSON document."""
         return {
             "valid": not self.found,
             "leaves": self.leaves,

@@ -90,7 +90,6 @@ class Witnesses:
 
     @property
     def names(self) -> list[str]:
-        """Return the witnesses' verifier keys."""
         return [witness.name for witness in self.each]
 
 
@@ -227,7 +226,6 @@ def _witness_document(
 
 
 def departure_document(departure: departure_store.Departure) -> DepartureDocument:
-    """Return the publication of a checkpoint as JSON."""
     return {
         "way": departure_way(departure),
         "leaves": departure.size,

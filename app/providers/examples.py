@@ -232,7 +232,6 @@ class _Shape:
             )
 
     def put_amount(self, amount: Money) -> None:
-        """Set the event's amount."""
         base = self._base.events[0].money
         stated = [p for p in self._carriers["money"] if _is_amount(self._leaves[p])]
         carried = [self._leaves[place] for place in stated]
@@ -251,7 +250,6 @@ class _Shape:
             )
 
     def put_date(self, at: Instant) -> None:
-        """Set the event's date."""
         for place in self._carriers["occurred_at"]:
             written = _date(at, self._leaves[place], self._profile.event.zone)
             if written is not None:

@@ -48,7 +48,6 @@ class SingleHeader:
 
 
 def mismatch(sentence: str) -> Refusal:
-    """Build the refusal of a signature that does not match."""
     return Refusal("signature_mismatch", sentence)
 
 
