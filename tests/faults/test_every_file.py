@@ -27,7 +27,7 @@ from tests.faults.test_disk_full import free
 from tests.faults.test_log_lost import killed
 from tests.faults.test_upgrades_under_load import PROFILES
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,7 @@ def played(folder: Path, file: str, fault: str, when: str) -> Seen:
             FAULTS[fault](folder / file)
         else:
             FAULTS[fault](folder / file)
-            acknowledged |= watched(service)
+            acknowledged |= watched(service, PATIENCE_S if ends(file, fault) else NOTICED_S)
             if service.ended:
                 ended, said = service.process.code(), last_words(bytes(service.process.log))
             else:
@@ -154,11 +154,16 @@ def played(folder: Path, file: str, fault: str, when: str) -> Seen:
     return Seen(ended, said, refused, why, lost)
 
 
-def watched(service: Service) -> set[str]:
-    """Deliver until the service has ended, or has taken all in for a while; return what it
+def ends(file: str, fault: str) -> bool:
+    """Return whether a running service must end after this fault of a file."""
+    return file in CONTENT[:6] and fault in LOST_WHILE_SERVED
+
+
+def watched(service: Service, most_s: float) -> set[str]:
+    """Deliver until the service has ended, or has taken all in for so long; return what it
     acknowledged."""
-    acknowledged, taken, ends = set[str](), False, time.monotonic() + NOTICED_S
-    while not service.ended and not (taken and time.monotonic() > ends):
+    acknowledged, taken, until_s = set[str](), False, time.monotonic() + most_s
+    while not service.ended and not (taken and time.monotonic() > until_s):
         taken = False
         with suppress(OSError):
             (answer,) = deliver(service.port, "later")
@@ -242,10 +247,10 @@ def test_a_fault_of_a_file_loses_nothing_unsaid(
     seen = played(tmp_path, file, fault, when)
     print(f"{file} {fault} {when}: {seen}")
     check(seen)
-    ends = when == "serving" and file in CONTENT[:6] and fault in LOST_WHILE_SERVED
-    assert (seen.ended is not None) == ends, seen
+    ended = when == "serving" and ends(file, fault)
+    assert (seen.ended is not None) == ended, seen
     # Where the signal ends both processes, the machine's supervisor alone can say so.
-    if ends and seen.ended != -signal.SIGBUS:
+    if ended and seen.ended != -signal.SIGBUS:
         assert f"{file} {LOST_WHILE_SERVED[fault]}" in seen.said or UNSAID in seen.said, seen
     assert REFUSALS_OF.get((file, fault), "") in seen.why, seen
 
