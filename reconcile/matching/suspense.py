@@ -18,7 +18,7 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Where a person placed a payment: with an order, nowhere again, or in one of two dismissals."""
+"""Place that a person gave a payment: an order, nowhere again, or one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Reasons for a change of the suspense balance.

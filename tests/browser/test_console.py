@@ -73,7 +73,7 @@ LOOKS = (((1280, "light"), (390, "dark")), ((1280, "dark"), (390, "light")))
 SEEN = LOOKS[0] + LOOKS[1] if os.environ.get("TALLYHOOK_LONG") else LOOKS[0]
 NARROW = LOOKS[0][1:]
 LONG = LOOKS[0] != SEEN
-"""Whether all pages are looked at, and checked each time; or a sixth of `FURTHER`, unchecked."""
+"""True: look at all pages and check each. False: look at a sixth of `FURTHER`, unchecked."""
 
 LOOKED_AT = FURTHER if LONG else FURTHER[::6]
 TABS = 8 if LONG else 3
@@ -82,7 +82,7 @@ PAPER = {"width": 718, "height": 1_015}
 """Pixels between the margins of A4."""
 
 PRINTED = ("/orders?outcome=unresolved", "/orders?choose=numbers", "/audit", "/deliveries")
-"""Of these the gate prints the first."""
+"""Pages that are printed; the gate prints only the first."""
 
 PRINT = """() => ({
     cut: [...document.querySelectorAll('.table, main')].filter(

@@ -40,7 +40,7 @@ def test_every_folder_is_a_set() -> None:
 
 
 def test_a_set_is_written_out_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was written possibly edited since: it is never overwritten."""
+    """A written file may have been edited since, so it is never overwritten."""
     assert run(["deploy", "show", "systemd", "-o", str(tmp_path / "units")]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "units").iterdir()}
     assert written == {path.name: path.read_text() for path in UNITS}

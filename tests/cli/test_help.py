@@ -77,7 +77,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_example_is_a_command_with_options_that_it_has() -> None:
-    """What stands behind "Example:" is on one line, to be copied, and names nothing unknown."""
+    """An example is on one line, so that it can be copied, and names only known commands."""
     examples = [command.epilog for command in COMMANDS.values() if command.epilog]
     assert len(examples) > 10
     for example in examples:

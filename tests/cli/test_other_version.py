@@ -78,7 +78,7 @@ def older(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_no_other_command_changes_the_schema(
     run: Run, tmp_path: Path, older: Path, monkeypatch: pytest.MonkeyPatch, served: bool
 ) -> None:
-    """Whether or not the older build serves the database. Under it neither those two do."""
+    """It holds while an older build serves the database, and while none does."""
     before, codes = version(older), dict[str, int]()
     monkeypatch.chdir(tmp_path)
     for each in ("given.csv", "given.txt", "given.toml"):

@@ -61,8 +61,8 @@ def held(folder: Path) -> set[str]:
 def test_orders_that_only_newer_rules_let_ship_are_held_after_an_upgrade_under_load(
     tmp_path: Path,
 ) -> None:
-    """What came under the newer build alone is not; each order is folded by the newer rules. An
-    alarm says so until each was released as the runbook says."""
+    """Orders of the newer build alone are not held. Each order is folded by the newer rules, and an
+    alarm lasts until each held order was released by the runbook's step."""
     acknowledged = loaded(tmp_path, "old", acks=ACKS, script=OLDER_RULES)
     before = {order for (order,) in rows(tmp_path, "SELECT DISTINCT order_key FROM revisions")}
     assert before

@@ -43,7 +43,7 @@ NO_CURRENCY: Final = (
 
 
 class LineForm(Protocol):
-    """How one kind of file is read."""
+    """Rules for reading one kind of file."""
 
     FIELDS: Fields
     STAGED: Sequence[str]

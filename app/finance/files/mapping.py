@@ -109,9 +109,9 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""How a file writes outgoing money: `minus` with a minus sign; `none` without one, so that its type
-or column shows the direction; `any` with signs that mean nothing; `sum` with columns that are added
-and subtracted as they are."""
+"""Form in which a file writes outgoing money: `minus` with a minus sign; `none` without one, so
+that its type or column shows the direction; `any` with signs that mean nothing; `sum` with columns
+that are added and subtracted as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -512,7 +512,7 @@ class SummedCells:
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells
-"""How the cells of a field are made from the columns at `places`."""
+"""Function that makes a field's cells from the columns at `places`."""
 
 
 # --- totals ---------------------------------------------------------------------------------------
