@@ -95,7 +95,7 @@ async def with_orders(folder: Path) -> None:
                 await register_operator(context, name=f"a {role}", role=role, by="a admin")
 
 
-async def _with_breaks(folder: Path) -> None:
+async def with_breaks(folder: Path) -> None:
     """Add an order paid twice, one paid in another currency, and a run."""
     copy_of(with_orders, folder)
     async with driving(folder) as driver:
@@ -148,7 +148,7 @@ async def console_with_breaks(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[RunningConsole]:
     """Run a console that also has breaks and a run."""
-    copy_of(_with_breaks, tmp_path)
+    copy_of(with_breaks, tmp_path)
     async with console_over(tmp_path, folding="folding" in request.fixturenames) as running:
         yield running
 
