@@ -133,7 +133,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """Return the first name that is not taken, of `Ann`, `Ann-2`, and so on."""
+    """Return a token name that is not taken: `Ann`, else `Ann-2`, and so on."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name

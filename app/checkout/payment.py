@@ -293,9 +293,9 @@ def answer_details(answered: Answered) -> str:
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Return whether the answer adds to the records. Another process may have recorded it already.
-    A second session for one key is a mistake of the service. It is recorded because a customer can
-    pay in it."""
+    """Return whether the answer must be recorded, because no process has recorded it yet. A second
+    session for one key is a mistake of the service, but it is recorded too, because a customer can
+    pay in that session."""
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session
     if isinstance(answered, SessionRefused):

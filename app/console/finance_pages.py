@@ -485,8 +485,8 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout, statement line or bank line, by a
-    job."""
+    """GET /trail/{name}: the trail of an order, payment, payout, statement line or bank line. A job
+    reads it."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")

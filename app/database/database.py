@@ -317,7 +317,7 @@ class Database:
 
     def _make_folder(self, *, stamped: bool = True) -> None:
         """Create the database file if it is missing. Raise ConfigurationError, and create no file,
-        if there is no environment for the file's stamp."""
+        if the settings name no environment, because each database is marked with one."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():

@@ -188,7 +188,7 @@ async def list_balances(context: AppContext) -> list[dict[str, Any]]:
     """Return the balances of all statements by account and day, as documents. Withdrawn imports are
     left out.
 
-    The state says whether the next statement begins with the closing balance.
+    `state` tells whether the next statement begins with the closing balance.
     """
     async with context.database.reading() as connection:
         known = await standing_balances(connection, as_of=context.clock.now())

@@ -510,7 +510,7 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Lock people's decisions on breaks, and runs' writes of breaks, until the transaction ends."""
+    """Keep other people and runs from changing breaks until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 

@@ -135,7 +135,7 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield the parts of a CSV file, for people, of all lines that a published import changed."""
+    """Yield the parts of a CSV file for people: all lines that a published import changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

@@ -334,7 +334,7 @@ async def bank_sides(
 ) -> BankSides | None:
     """Return the input of bank matching as of an instant; None if there was no bank file yet.
 
-    takings  connection to the ledger lines of that instant, if it is another connection
+    takings  connection that reads that instant's ledger lines; None: `connection` does
     Raises UsageError for more payouts, lines or orders than MOST.
     """
     if not await bank_store.any_bank_line(connection, as_of=as_of):

@@ -101,7 +101,7 @@ async def note_policy(connection: AsyncConnection, policy: str) -> None:
 
 
 async def note_change(connection: AsyncConnection, policy: str) -> None:
-    """Note that orders are being set due for this policy."""
+    """Store this policy as the one that orders are being marked as due for."""
     await connection.execute(text(_NOTE), {"value": _to(policy)})
 
 

@@ -36,7 +36,7 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Sets orders due in batches, before any fold, for the context's policy and for accepted gaps.
+    """Marks orders as due, in batches and before any fold, for a new policy and accepted gaps.
 
     The policy, and the number of gaps, are noted with the last batch. If the process ends earlier,
     the next process starts over and sets some orders due twice.

@@ -105,7 +105,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return, by order, each hold for unreadable messages that must begin or end."""
+    """Return the holds for unreadable messages that must be added or removed, by order."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():

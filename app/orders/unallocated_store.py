@@ -170,7 +170,7 @@ _COUNT_OF_OTHERS: Final = (
 
 
 def count_of_other_shops(connection: PlainConnection, *, most: int) -> int:
-    """Count payments with an event that states another shop, among the first `most` such events."""
+    """Count payments with an event that names another shop. Read at most `most` such events."""
     [(count,)] = connection.ask(_COUNT_OF_OTHERS, (most,))
     return int(count)
 

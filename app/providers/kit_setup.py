@@ -50,8 +50,8 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Return the options `past_s` and `future_s` as a limit, with `what` as the time's name in
-        sentences."""
+        """Return the limit on a time's age from the options `past_s` and `future_s`. Sentences call
+        that time `what`."""
         past, future = self._seconds("past_s", past_s), self._seconds("future_s", future_s)
         return AgeLimit(what=what, past=past * SECOND, future=future * SECOND)
 

@@ -227,7 +227,7 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete the read rows that an erasure wants deleted from the file and its log."""
+        """Delete rows that were read from the file and its log, where an erasure asks for it."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got

@@ -37,7 +37,7 @@ SECRET: Final = "log secret"  # noqa: S105  # where it is kept
 
 @dataclass(slots=True, kw_only=True)
 class NamedOrder:
-    """An order's pseudonym in leaves.
+    """The pseudonym that names an order in the log's leaves.
 
     leaves  number of the order's leaves
     last    number of the newest leaf

@@ -41,8 +41,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield groups of items. A code with more than ONE_BY_ONE items has one group.
-    That group takes the place of the code's first item. All other items are groups of one."""
+    """Yield groups of items. Group the items of a code if it has more than ONE_BY_ONE of them, at
+    the place of the first; yield each other item alone."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)

@@ -469,7 +469,8 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Return the decision if payments are in doubt, or only excess returns prevent success."""
+    """Return the decision if payments are in doubt, or if the order would have succeeded but for
+    money that was returned in excess."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None

@@ -351,8 +351,8 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that tell staff what to do.
-    Accepted findings are left out, and findings whose events have a more specific finding."""
+    """Return the findings that tell staff what to do. Leave out accepted findings, and findings
+    whose events also have a more specific finding."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)

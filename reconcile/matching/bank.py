@@ -482,7 +482,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return, by currency, the spans that every one of these (currency, name) pairs covers."""
+    """Return the spans that all these (currency, name) pairs cover, by currency."""
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:

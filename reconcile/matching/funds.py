@@ -56,8 +56,8 @@ class Return(NamedTuple):
 class Funds:
     """The money of one order, or of several orders that a group or a person joins.
 
-    currency   of the price, if money in it came; else of the first money that moved, or may have
-               moved
+    currency   the price's currency if money came in it; else that of the first money that moved,
+               or may have moved
     others     whether captures of another currency can't be distinguished from the order's money
     captured, refunded
                in `currency`, both positive; without payments in doubt, unless the order is

@@ -142,7 +142,7 @@ def name_of(source: str, wallet: str) -> str:
 
 
 class Wallets:
-    """All wallets, checked as of one instant for a period, or for all time.
+    """All wallets as of one instant, checked for one period or for all time.
 
     sums      of each wallet, and of held money
     openings  of each wallet that had a balance before its first statement

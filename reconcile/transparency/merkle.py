@@ -82,7 +82,8 @@ def _joined(subtrees: list[Hash]) -> Hash:
 
 
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
-    """Return the proof that a leaf is one of `size` (2.1.3.1), from the leaf up.
+    """Return the proof that a leaf is in the tree of the first `size` leaves (RFC 9162, 2.1.3.1),
+    lowest hash first.
 
     Raises ValueError for an index outside of the tree.
     """

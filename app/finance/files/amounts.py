@@ -212,7 +212,8 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for other marks in use, first those with this thousands separator."""
+        """Return parsers for the other number formats in use. Those with this thousands separator
+        come first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

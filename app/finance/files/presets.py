@@ -394,8 +394,8 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
     """Return a sentence on the shipped preset that fits best, although the heading lacks some of
     its columns.
 
-    Of presets that lack equally many columns, take the one that finds most. If several are still
-    equal, return a sentence on each.
+    The best preset lacks the fewest columns and, among equals, finds the most. If several presets
+    are still equal, return a sentence on each.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
