@@ -71,7 +71,7 @@ def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
     if family in NETWORK or kind.partition(".")[2] in NETWORK | {"sshfs", "s3fs"}:
         reading.problem(VARIABLE, f"is on {kind}, where file locks do not work; use a local disk")
     elif reading.live and family in FOREIGN:
-        reading.problem(VARIABLE, f"is on {kind}, where syncing may fail; use a local disk")
+        reading.problem(VARIABLE, f"is on {kind}, where a sync may be ignored; use a local disk")
     elif reading.live and kind in MEMORY:
         reading.problem(VARIABLE, f"is on {kind}, which is emptied at a restart; use a local disk")
 

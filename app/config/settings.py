@@ -94,7 +94,9 @@ class DatedSecret(SecretStr):
         try:
             self.until: Instant | None = parse_instant(end) if word else None
         except ValueError:
-            raise ValueError("has a secret without an end like 2026-12-01T00:00:00Z") from None
+            raise ValueError(
+                "has a secret whose expiry is not written like 2026-12-01T00:00:00Z"
+            ) from None
 
 
 def secrets(value: Any) -> Any:

@@ -38,7 +38,7 @@ DELIVERY_COLUMNS: Final = (
 )
 
 EVENT_COLUMNS: Final = (
-    "order_key",
+    "order_key",  # first, because an append knows it last
     "source",
     "event_id",
     "digest",

@@ -41,7 +41,7 @@ from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import LogEntry
 from app.receiving.inbox import open_inbox
-from app.receiving.phone_store import key_in_use, uses_other_key
+from app.receiving.phone_store import is_other_key, key_in_use
 from app.receiving.source_state import explained_states
 from app.sandbox.settings import SANDBOX_TOKEN
 from app.sealing.log_store import identity
@@ -186,12 +186,9 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
             async with inbox.database.reading() as connection:
                 facts = await database_facts(connection, pooled=pooled)
                 checks = list(preflight.of_database(facts))
-                needed = {
-                    EVIDENCE: await identity(connection),
-                    PHONES: await key_in_use(connection),
-                }
-                key = context.phone_key
-                others = key is not None and await uses_other_key(connection, key.name)
+                key, used = context.phone_key, await key_in_use(connection)
+                needed = {EVIDENCE: await identity(connection), PHONES: used}
+                others = key is not None and await is_other_key(connection, used, key.name)
             checks += await of_running_service(context, client)
             checks += preflight.of_phone_notes(PHONES, others=others)
             checks += preflight.of_readings(await sources_read_otherwise(context))

@@ -21,7 +21,7 @@ from typing import Annotated, Final, TypedDict
 
 from app.access import proposals
 from app.access.operator_store import acting_alone, audit_entries
-from app.access.operators import AFTER_ALL, note_in_trail, permitted
+from app.access.operators import AFTER_ALL, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
@@ -170,6 +170,8 @@ async def _kept_body(
         raise UsageError("the delivery's body was deleted; its digest, dates and amounts are kept")
     return body, phones_in(delivery, sources)
 
+
+# --- the numbers of several orders, by proposal ---------------------------------------------------
 
 MOST_ORDERS: Final = 200
 """Most orders of one proposal: as many as can be called in a day or two, and still be reviewed."""
@@ -365,8 +367,7 @@ async def check_open(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
     """Raise UsageError if this person may not see the proposal's numbers now, saying what to do."""
-    async with context.database.reading() as connection:
-        who = await permitted(connection, by=by, action="unmasked")
+    who = await who_may(context, by=by, action="unmasked")
     proposals.must_be_open(kind, proposal, who=who, now=context.clock.now())
 
 

@@ -664,15 +664,16 @@ async def _batches(
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
     """Yield all unallocated payments in batches, each with its position in the list.
 
-    The query for their keys reads all events without an order, however few keys it returns.
+    `unplaced_keys` reads all events without an order, however few keys it returns.
     """
-    now, keys = context.clock.now(), other_shops_keys if not_ours else unplaced_keys
+    now = context.clock.now()
+    keys, most = (other_shops_keys, AT_ONCE) if not_ours else (unplaced_keys, MOST_COUNTED)
     while True:
-        numbered = await run(connection, keys, source=source, after=after, limit=MOST_COUNTED)
+        numbered = await run(connection, keys, source=source, after=after, limit=most)
         for start in range(0, len(numbered), AT_ONCE):
             some = dict(numbered[start : start + AT_ONCE])
             yield await run(connection, _batch, context.policy, now, some, not_ours)
-        if len(numbered) < MOST_COUNTED:
+        if len(numbered) < most:
             return
         after = numbered[-1][1]
 

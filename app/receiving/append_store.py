@@ -83,7 +83,7 @@ class Arrival(NamedTuple):
 
 
 NewEvent = tuple[Event, tuple[Any, ...]]
-"""An event, and its row without an order."""
+"""An event, and its row, whose `order_key` is still None."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
 """For each body of one event id, by digest: the order under which the body is stored, and the order
@@ -360,7 +360,7 @@ def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: Li
     """Judge and write the arrivals, without their marks."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
-    guessed, any_known = None, True
+    guessed, any_known = None, False
     if connection.dialect != "sqlite" and not connection.spread:
         any_known = known.load(connection, events)
         guessed = _judge(connection, arrivals, known, linking)
@@ -370,7 +370,7 @@ def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: Li
     linking.load_of(connection, events)  # 1
     any_known |= known.load(connection, events)  # now all nodes have every earlier commit
     judged = guessed
-    if judged is None or any_known:
+    if judged is None or any_known:  # a known id may have come meanwhile
         judged = _judge(connection, arrivals, known, linking)
     if guessed is None:
         _write_deliveries(connection, judged)

@@ -1,4 +1,5 @@
-"""Rebuilds the request that brought a stored delivery, so that it can be sent on.
+"""Rebuilds the request that brought a stored delivery, so that it can be sent on, and limits how
+many numbers and bodies a person sees alone.
 
 Leaves out: sending, and whether the request was genuine.
 """

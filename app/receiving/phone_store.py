@@ -125,11 +125,20 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
     await run(connection, put_fact, KEY, name.hex())
 
 
-async def uses_other_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Return whether the database uses a key other than the one with this name, or has digests of
-    other keys."""
-    used = await key_in_use(connection)
-    return used not in (None, name.hex()) or await has_other_keys(connection, name)
+async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
+    """Make the database use the key with this name, unless it uses one already. Return whether it
+    uses this one: another host may have started first, with another key."""
+    sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
+    await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
+    return await key_in_use(connection) == name.hex()
+
+
+async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
+    """Return whether the database uses a key other than the one with this name.
+
+    used  result of `key_in_use`; if None, the stored digests show it
+    """
+    return await has_other_keys(connection, name) if used is None else used != name.hex()
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:

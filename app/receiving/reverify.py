@@ -195,7 +195,8 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a rejection as of its arrival. Return None if too little of its body was stored.
+    """Judge a rejection as of its arrival, or as of another instant at which it may have arrived if
+    the clock was wrong. Return None if too little of its body was stored.
 
     spans  time spans during which the clock was ahead
     """

@@ -24,7 +24,7 @@ from app.database.engine import Connection, database_place, is_sqlite, sqlite_pa
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.inbox import Inbox, open_inbox
-from app.receiving.phone_store import key_in_use, use_key, uses_other_key
+from app.receiving.phone_store import claim_key, is_other_key, key_in_use
 
 if TYPE_CHECKING:
     from app.orders.preview import Preview
@@ -38,12 +38,10 @@ async def open_context(
     new = purpose == "writing" and no_database_yet(settings)
     async with open_inbox(settings, purpose=purpose) as inbox:
         writes = purpose in ("serving", "working", "writing")
-        first = writes and await _check_phone_key(inbox.database, settings.phone_key_path)
+        if writes:
+            await _check_phone_key(inbox.database, settings.phone_key_path)
         if purpose != "reading":
-            key = make_phone_key(settings.phone_key_path)
-            if first:
-                async with inbox.database.writing() as connection:
-                    await use_key(connection, key.name)
+            make_phone_key(settings.phone_key_path)
         context = inbox.context(clock=clock or SystemClock())
         _ = context.phone_key  # an invalid key file stops the start
         serving = purpose in ("serving", "working")
@@ -64,15 +62,18 @@ async def open_context(
         yield context
 
 
-async def _check_phone_key(database: Database, path: Path) -> bool:
-    """Return whether the database uses no key yet. Raise ConfigurationError if the database uses
-    another key than the file's, or there is no key file: with a new key nobody would be found, or
-    erased, by the phone numbers that were stored before."""
+async def _check_phone_key(database: Database, path: Path) -> None:
+    """Raise ConfigurationError if the database uses another key than the file's, or there is no key
+    file: with a new key nobody would be found, or erased, by the phone numbers that were stored
+    before. A database that uses no key yet uses the file's from now on."""
     key = read_phone_key(path)
-    name = bytes(4) if key is None else key.name
     async with database.reading() as connection:
-        first = await key_in_use(connection) is None
-        strange = await uses_other_key(connection, name)
+        used = await key_in_use(connection)
+        strange = await is_other_key(connection, used, bytes(4) if key is None else key.name)
+    if used is None and not strange:
+        key = make_phone_key(path)
+        async with database.writing() as connection:
+            strange = not await claim_key(connection, key.name)
     if strange:
         raise ConfigurationError(
             [
@@ -83,7 +84,6 @@ async def _check_phone_key(database: Database, path: Path) -> bool:
                 "with " + ("this key" if key else "a new one")
             ]
         )
-    return first
 
 
 def no_database_yet(settings: Settings) -> bool:

@@ -47,10 +47,14 @@ from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
 from app.wiring.work import ElsewhereOf, proposals_of
-from app.wiring.working import Part, Parts, reading_parts, watching_server, working_parts
-
-ALARMS_REST_S = 5.0
-"""Seconds between two checks for due notices of alarms."""
+from app.wiring.working import (
+    NOTICES_REST_S,
+    Part,
+    Parts,
+    reading_parts,
+    watching_server,
+    working_parts,
+)
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -110,7 +114,7 @@ def _watchdog(
     parts: list[tuple[str, Part]] = [("the watchdog", looking)]
     if messages is not None:
         sending = PeriodicTask(
-            messages.send_due, component="alarms", rest=rest_when_idle(ALARMS_REST_S)
+            messages.send_due, component="alarms", rest=rest_when_idle(NOTICES_REST_S)
         )
         parts.append(("the task that sends alarms", sending))
     return watchdog, parts

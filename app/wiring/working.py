@@ -42,7 +42,7 @@ from app.receiving.reader import Reader, ReaderContext
 from app.wiring.opening import open_context
 
 NOTICES_REST_S = 5.0
-"""Seconds between two checks for due notices to operators."""
+"""Seconds between two checks for due notices, of alarms and to operators."""
 
 Part = Reader | FoldWorker | TaskGroup | PeriodicTask
 """A background part that runs until it is stopped."""
@@ -107,6 +107,7 @@ def working_parts(
             rest=rest_when_idle(WITNESSES_REST_S),
         )
         parts.append(("the task that has checkpoints cosigned", task))
+    # Below, what few services have is imported only for them.
     if ways := notice_ways_of(settings, client):
         from app.monitoring.work_notices import WorkNotices
         from app.wiring.work import proposals_of

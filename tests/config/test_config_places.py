@@ -38,7 +38,7 @@ PLACES = [
     ("/srv/sharedness/t.db", "ext4", True, ""),
     ("/srv/with blank/t.db", "cifs", True, "where file locks do not work"),
     ("/srv/ssh/t.db", "fuse.sshfs", False, "where file locks do not work"),
-    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where syncing may fail"),
+    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where a sync may be ignored"),
     ("/srv/mine/t.db", "fuse.fuse-overlayfs", False, ""),
     ("/twice/t.db", "ext4", True, ""),
 ]

@@ -238,6 +238,19 @@ class PersonalContract:
             await phones.drop_other_keys(connection, other.name)
             assert not await phones.has_other_keys(connection, other.name)
 
+    async def test_the_first_host_decides_which_key_a_database_uses(self, inbox: Inbox) -> None:
+        """Two hosts may start at once, each with a key file of its own."""
+        other = PhoneKey(b"o" * 32)
+        async with inbox.database.writing() as connection:
+            assert await phones.key_in_use(connection) is None
+            assert await phones.claim_key(connection, KEY.name)
+            assert await phones.claim_key(connection, KEY.name)
+            assert not await phones.claim_key(connection, other.name)
+            used = await phones.key_in_use(connection)
+            assert used == KEY.name.hex()
+            assert not await phones.is_other_key(connection, used, KEY.name)
+            assert await phones.is_other_key(connection, used, other.name)
+
     async def test_numbers_that_are_not_noted_are_counted(self, inbox: Inbox) -> None:
         """Each once for each order. A number noted for the delivery is noted for its order."""
         await keep(inbox, of_customer("e1", order="A"))
