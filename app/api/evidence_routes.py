@@ -100,6 +100,9 @@ _PART_BYTES: Final = 64 * 1024
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
 
 
+# --- cases and letters ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAsked(AsOfAsked):
     family: Annotated[Family | None, "Kind of the dispute, if its reason is unclear."] = None

@@ -166,7 +166,7 @@ def _root(
         Path | None,
         typer.Option(
             help="A file with your own token, so that the command acts in your name. Default: the "
-            "token in {running.BY_OWN}. `operators token` makes one."
+            f"token in {running.BY_OWN}. `operators token` makes one."
         ),
     ] = None,
 ) -> None:

@@ -252,14 +252,19 @@ async def ask_take_copy(view: View) -> Form:
         await export.check_open(view.context, found, by=view.person.name)
     except UsageError as error:
         why = f"{capital(str(error))}."
+    pictures = (
+        ", and through attached PDFs and pictures for other people."
+        if "attachments" in found.given
+        else ". Attached PDFs and pictures are not in it."
+    )
     again = Field("again", "Type the number or address once more: no proposal holds it", echo=False)
     return Form(
         found.subject,
         address("proposals", found.id),
         *lines,
         why
-        or "It is a ZIP: begin with index.html in it. Look through its files before you hand "
-        "it over, for names in free texts, and for other people in attached PDFs and pictures.",
+        or "It is a ZIP: begin with index.html in it. Before you hand it over, look through its "
+        f"files for names in free texts{pictures}",
         ready=not why,
         reason=False,
         fields=() if "order" in found.given else (again,),

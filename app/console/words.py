@@ -431,6 +431,7 @@ _OPTIONS: Final = tuple(
     (re.compile(pattern), said)
     for pattern, said in (
         (r"--where: ", ""),
+        (r"(?:, or|, )? ?with --jobs 1(?: if memory was short)?", ""),
         (r"narrow --where", "add another condition"),
         (r"give --source, the", "choose the"),
         (r"give --source \S+(?: or \S+)*\. ", "choose another source. "),

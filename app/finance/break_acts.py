@@ -176,9 +176,7 @@ async def breaks_of_run(
     """Yield the breaks that a run saw, in batches by id, each with its present state."""
     while True:
         async with context.database.reading() as connection:
-            found = await break_store.seen_by(
-                connection, number, after=after, limit=break_store.AT_ONCE
-            )
+            found = await break_store.seen_by(connection, number, after=after)
             if not found:
                 return
             after = found[-1][0]

@@ -32,13 +32,15 @@ from reconcile.money import Money
 AT_ONCE: Final = 500
 """Breaks in memory at a time, about two kilobytes each."""
 
-MATCH_STANDS: Final = (
+_MATCH_STANDS: Final = (
     "deed = 'matched' AND at <= {as_of} AND NOT EXISTS (SELECT 1 FROM break_deeds AS later "
     "WHERE later.deed = 'unmatched' "
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
 """Rows of `break_deeds` for matches by hand, except matches undone by an instant."""
+
+_STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,7 @@ _UNUSED: Final = statement(
     "JOIN break_seen AS last ON last.run = :last AND last.break_id = seen.break_id "
     "WHERE seen.run = :run AND last.version = seen.version AND EXISTS (SELECT 1 FROM break_deeds "
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
-    stands=statement(MATCH_STANDS, as_of=":as_of"),
+    stands=_STANDS,
 )
 """Breaks that a run saw although a person had matched them after the previous run."""
 
@@ -242,8 +244,9 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 
 
 async def seen_by(
-    connection: AsyncConnection, number: int, *, after: str = "", limit: int = AT_ONCE
+    connection: AsyncConnection, number: int, *, after: str
 ) -> list[tuple[str, Break]]:
+    """Return up to AT_ONCE breaks of a run by id, after this id."""
     rows = await connection.execute(
         text(
             "SELECT break_seen.break_id, break_versions.seen FROM break_seen JOIN break_versions "
@@ -252,7 +255,7 @@ async def seen_by(
             "WHERE run = :run AND break_seen.break_id > :after "
             "ORDER BY break_seen.break_id LIMIT :limit"
         ),
-        {"run": number, "after": after, "limit": limit},
+        {"run": number, "after": after, "limit": AT_ONCE},
     )
     return [(row[0], break_in(row[1])) for row in rows]
 
@@ -283,7 +286,7 @@ _PAYMENTS_SINCE: Final = (
 )
 _MATCHED_SINCE: Final = statement(
     "SELECT break_id, value, who FROM break_deeds WHERE {stands} AND at > ? AND break_id IN ({})",
-    stands=statement(MATCH_STANDS, as_of="?"),
+    stands=statement(_MATCH_STANDS, as_of="?"),
 )
 
 
@@ -542,7 +545,6 @@ async def add_act(connection: AsyncConnection, break_id: str, step: Step) -> Non
     )
 
 
-_STANDS: Final = statement(MATCH_STANDS, as_of=":as_of")
 _HAND_MATCHES: Final = statement(
     "SELECT cause, order_ref, subject, value FROM break_deeds "
     "JOIN breaks ON id = break_id WHERE {stands} ORDER BY number",

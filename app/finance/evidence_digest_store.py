@@ -10,10 +10,12 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import statement, stream
-from app.orders.history_store import AT_ONCE
 from reconcile.instants import Instant
 from reconcile.periods import day_of
 from reconcile.reporting.closing import EvidenceDigest
+
+AT_ONCE: Final = 1_000
+"""Most rows in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

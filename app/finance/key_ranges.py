@@ -48,7 +48,8 @@ Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Seconds for all processes to open the snapshot. Nobody can write during these milliseconds."""
+"""Most seconds for all processes to open the snapshot. It takes milliseconds; on SQLite nobody can
+write meanwhile."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so nothing of this run is kept: run it again "

@@ -65,8 +65,7 @@ class Placing:
     dismiss   why the payment belongs to no order
     to        the account that a dismissed payment's money goes to
     replaces  id of the last record on the payment that the person saw; None to act whatever the
-              last
-              record is, unless the payment is assigned or dismissed
+              last record is, unless the payment is assigned or dismissed
     """
 
     kind: ActKind
@@ -296,13 +295,11 @@ def _check_dismissal(payment: Unallocated, asked: Placing) -> None:
             "order can be dismissed"
         )
     if asked.dismiss == "other_business" and not asked.to.strip():
-        raise UsageError("give --to ACCOUNT, the account for money of other business")
+        raise UsageError("name the account for money of other business")
     if asked.dismiss == "to_refund" and asked.to:
-        raise UsageError(
-            "give --to only with other_business: money to be refunded stays a liability"
-        )
+        raise UsageError("name no account: money to be refunded stays a liability")
     if len(asked.to) > ACCOUNT_MAX or not asked.to.isprintable():
-        raise UsageError(f"--to is the name of an account, of at most {ACCOUNT_MAX} characters")
+        raise UsageError(f"an account's name has at most {ACCOUNT_MAX} printable characters")
 
 
 async def _check_order(connection: Connection, payment: Unallocated, order: str) -> None:

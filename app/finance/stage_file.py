@@ -73,8 +73,7 @@ class ImportForm:
 
     identity  first columns of a staged row; at most `at_most` rows of a file may be equal in them
     names     field that is named in the problem of surplus rows. If `at_most` is 1, every good row
-              has
-              this column
+              has this column
     opens     function that opens a file as a table
     """
 

@@ -96,8 +96,7 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 MISSING: Final = "Send an Idempotency-Key header of 1 to 255 printable ASCII characters."
 REUSED: Final = "This Idempotency-Key was used with another body; use a new key."
-IN_USE: Final = "The first request with this Idempotency-Key is still running: repeat it in a "
-"moment."
+IN_USE: Final = "The first request with this Idempotency-Key is still running: repeat it soon."
 FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 

@@ -62,7 +62,8 @@ class TotalsDocument(_Totals, total=False):
     ]
     on_its_way: Annotated[
         documents.MoneyDocument | None,
-        "The part of it that refunds under way will give back; never refund it again.",
+        "The money that refunds under way will give back; never refund it again. Null if one of "
+        "them states no amount.",
     ]
     others: Annotated[list[BalanceDocument], "Money in other currencies than the order's."]
 

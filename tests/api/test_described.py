@@ -231,12 +231,16 @@ async def _finance(asking: _Asking) -> None:
         for each in listed if one else ():
             await asking.ask(f"{path}/{each[one]}")
     await asking.ask("rules")
+    made = {}
     for path in (
         f"reports?{PERIOD}", f"journals?{PERIOD}", "periods/verification",
         "periods/2026-10/verification", "periods/2026-10/journal",
     ):  # fmt: skip
-        while (await asking.ask(path, None)).get("state") == "under_way":
+        while (answer := await asking.ask(path, None)).get("state") == "under_way":
             pass
+        made[path] = answer
+    assert made[f"reports?{PERIOD}"]["to"] == "2020-01-01T00:00:00Z"
+    assert made[f"journals?{PERIOD}"]["transactions"] == []
     rules = {"toml": '[tolerance]\nKES = "100.00"\n'}
     assert (await asking.ask("rules/preview", method="POST", json=rules))["changes"]
     for status, body in ((422, {"toml": "x"}), (422, {}), (400, [])):

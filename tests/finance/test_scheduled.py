@@ -381,7 +381,7 @@ async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(shop: Sho
 async def test_who_may_not_reconcile_may_have_no_entry_done(shop: Shop) -> None:
     await register_operator(shop.context, name="Ada", role="admin", by=None)
     await register_operator(shop.context, name="Sam", role="support", by="Ada")
-    with pytest.raises(UsageError, match="Sam has the role support, but this takes"):
+    with pytest.raises(UsageError, match="the role support, but this takes admin or finance"):
         await run_now(shop.context, shop.schedule(), "month", by="Sam")
     assert await rows(shop.context, "SELECT * FROM scheduled_runs") == []
 
@@ -514,10 +514,7 @@ async def test_settings_become_ways_and_their_secrets_are_not_shown(shop: Shop) 
         ({"TALLYHOOK_REPORTS__MAIL_TO": None}, "MAIL_TO: is missing"),
         ({"TALLYHOOK_REPORTS__MAIL_TO": "nobody"}, "MAIL_TO: must be an address"),
         ({"TALLYHOOK_REPORTS__MAIL_SERVER": "smtp:0"}, "MAIL_SERVER: must be a host"),
-        (
-            {"TALLYHOOK_REPORTS__MAIL_PASSWORD": None},
-            "MAIL_USER: must be set",
-        ),
+        ({"TALLYHOOK_REPORTS__MAIL_PASSWORD": None}, "MAIL_USER: must be set together with"),
         ({"TALLYHOOK_REPORTS__URL": "http://shop.example/"}, "URL: sends reports unencrypted"),
         ({"TALLYHOOK_REPORTS__SECRET": None}, "SECRET: is missing"),
         ({"TALLYHOOK_SCHEDULE": "month | 0 6 * * | reconcile"}, "SCHEDULE: month: the time must"),

@@ -132,7 +132,9 @@ async def test_while_the_first_request_runs_its_key_answers_409() -> None:
 
         tasks.start_soon(first)
         await running.wait()
-        problem(await w.open(key="k"), 409, "idempotency_key_in_use")
+        again = await w.open(key="k")
+        problem(again, 409, "idempotency_key_in_use")
+        assert again.json()["detail"].endswith("repeat it soon.")
         problem(await w.open(key="k", amount="2.00"), 422, "idempotency_key_reused")
         go_on.set()
     assert [a.status_code for a in answers] == [201]

@@ -500,6 +500,8 @@ WATCHED: Final = frozenset(
 )
 """Fields whose references must equal references of providers, shops and banks."""
 
+# --- references that a spreadsheet shortened ------------------------------------------------------
+
 KEPT_DIGITS: Final = 15
 """Digits of a number that a spreadsheet keeps."""
 

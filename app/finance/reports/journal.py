@@ -273,8 +273,7 @@ class JournalText:
     no text of transactions: its foot is the whole journal.
 
     rates  rates to the merchant's currency, in which journals for Xero and QuickBooks are then
-           written;
-           None to leave amounts in their currencies
+           written; None to leave amounts in their currencies
     """
 
     def __init__(
