@@ -4,13 +4,13 @@ The watchdog and the sealing of evidence use a fifth of the time of a service in
 report that they run, but do nothing. With `TALLYHOOK_LONG` all of them run.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 from unittest.mock import patch
 
 from app.core.periodic import PeriodicTask
+from tests.searching import LONG
 
 STILL: Final = ("the watchdog", "sealing")
 """Names of the components in the log."""
@@ -30,7 +30,7 @@ async def _run_or_wait(task: PeriodicTask) -> None:
 @contextmanager
 def standing_still() -> Iterator[None]:
     """Make the tasks of these components that start from here on do nothing."""
-    if os.environ.get("TALLYHOOK_LONG"):
+    if LONG:
         yield
         return
     with patch.object(PeriodicTask, "run", _run_or_wait):

@@ -4,6 +4,9 @@ import os
 
 PART = 1 if os.environ.get("TALLYHOOK_LONG") else 5
 
+LONG = PART == 1
+"""True in the long form. It is read at import, because a session removes all settings."""
+
 
 def examples(whole: int) -> int:
     """Return this number of examples in the long form, a fifth of it in the gate."""

@@ -3,8 +3,7 @@
 A spreadsheet may split a line in unintended places. A spreadsheet program that is set to semicolons
 splits `"x;=1+1"`, because it recognizes a quotation mark only at the start of a cell. It takes the
 second half for a formula. The same happens at a tab, and at a line break inside a cell. So no part
-of a text between such separators may begin like a formula. A comma counts as a separator only in a
-line with another separator.
+of a text between such separators may begin like a formula.
 
 A file for a person begins with a byte order mark: without it Excel takes UTF-8 for an old encoding.
 CSV that a program reads from a pipe has none.
@@ -39,7 +38,6 @@ _RUN: Final = re.compile(f"[{_PASSED_OVER}{_SEPARATORS}]+")
 _HEAD: Final = re.compile(f"[{_HEADS}]")
 _SEPARATOR: Final = re.compile(f"[{_SEPARATORS}]")
 _MARKED: Final = re.compile(f"(?:\\A|(?<=[{_SEPARATORS}])){_MARK}")
-_FORMULA_AFTER_COMMA: Final = re.compile(f",(?=[\\t\\r\\n]|[{_PASSED_OVER}]*[{_HEADS}])")
 _QUOTED: Final = re.compile(f'[,"{_SEPARATORS}{_MARK}]|\\A\\s|\\s\\Z')
 
 
@@ -69,16 +67,13 @@ def cell_text(cell: str) -> str:
     return _MARKED.sub("", cell)
 
 
-def csv_line(cells: Iterable[str], separator: str = ",") -> str:
+def csv_line(cells: Iterable[str]) -> str:
     """Join cells into a CSV line (RFC 4180) with its line end. Cells with separators are quoted.
-    Texts from other people must have passed through `safe_cell`. If the separator is not a comma,
-    `'` also precedes a formula after a comma, which `cell_text` does not reverse."""
-    if separator != ",":
-        cells = (_FORMULA_AFTER_COMMA.sub(f",{_MARK}", cell) for cell in cells)
+    Texts from other people must have passed through `safe_cell`."""
     return (
-        separator.join(
+        ",".join(
             '"' + cell.replace('"', '""') + '"'
-            if not cell.isalnum() and (_QUOTED.search(cell) or separator in cell)
+            if not cell.isalnum() and _QUOTED.search(cell)
             else cell
             for cell in cells
         )

@@ -4,7 +4,6 @@ import asyncio
 import csv
 import io
 import json
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -25,6 +24,7 @@ from tests.api.driving import SECRET, driving, environ, event, of_order
 from tests.copied import copy_of
 from tests.database.builders import arrival, received, said
 from tests.reconcile.build import T
+from tests.searching import LONG
 
 PHONE = "254711223344"
 
@@ -59,7 +59,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setenv(name, value)
     now, ahead = SystemClock.now, T + DAY // 2 - SystemClock().now()
     monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + ahead)
-    if "TALLYHOOK_LONG" not in os.environ:
+    if not LONG:
         monkeypatch.setattr("app.cli.running.processes", _this_one)
 
     def running(*words: str) -> Ended:

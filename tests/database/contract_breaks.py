@@ -177,7 +177,7 @@ class BreakContract:
             await run(inbox, replace(missing("A"), since=seconds(at)), at=at)
         await run(inbox, replace(missing("A", minor=7), since=seconds(4)), at=4)
         assert await turns(inbox, missing("A")) == ["opened", "changed"]
-        (first,) = [seen for _, seen in await fetch(inbox, seen_by, 3)]
+        (first,) = [seen for _, seen in await fetch(inbox, seen_by, 3, after="")]
         assert first.since == seconds(1)
 
     @pytest.mark.alike

@@ -400,7 +400,7 @@ class PlacingContract:
         self, inbox: Inbox
     ) -> None:
         at = await prepared(inbox, "A")
-        with pytest.raises(UsageError, match="--to"):
+        with pytest.raises(UsageError, match="name the account"):
             await dismiss(at, "other_business", by=BOB)
         proposal = await dismiss(at, "other_business", by=BOB, to="Income:Rent")
         assert len(await listed(at)) == 1

@@ -214,7 +214,7 @@ async def check_order(driver: Driver, world: World, order: str) -> None:
         assert not read
         assert order not in world.placed
         if named:
-            assert "unreadable" in document["detail"], document
+            assert "is unreadable" in document["detail"], document
         return
     said = document["plain"]["answer"]
     if hidden or world.refusing or world.has_unread:
@@ -241,7 +241,9 @@ async def check_search(driver: Driver, world: World) -> None:
             elif message.fate == "no_order" and text == message.payment:
                 assert found.unallocated, whole
             elif message.fate in ("unreadable", "set_aside"):
-                assert "unreadable" in said or any(h.get("unread") for h in found.hits), whole
+                assert "but is unreadable" in said or any(h.get("unread") for h in found.hits), (
+                    whole
+                )
             elif message.fate == "refused" and not found.hits and not found.unallocated:
                 assert "refused" in said, whole
             if not (found.hits or found.unallocated):

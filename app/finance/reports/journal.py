@@ -298,7 +298,7 @@ class JournalText:
     def head(self) -> str:
         if self._form.head is not None:
             return self._form.head(self)
-        return BYTE_ORDER_MARK + csv_line(self._form.columns, self._form.separator)
+        return BYTE_ORDER_MARK + csv_line(self._form.columns)
 
     def kind(self) -> str:
         return "payments journal" if self.accounts.revenue is None else "payments and sales"
@@ -344,7 +344,7 @@ class JournalText:
         whole journal except its head."""
         if self._form.by_day is not None:
             rows = map(self._form.by_day, self._days())
-            return "".join(csv_line(row, self._form.separator) for row in rows)
+            return "".join(map(csv_line, rows))
         return "" if self._form.foot is None else self._form.foot(self)
 
     def totals(self) -> Iterator[PostedDocument]:

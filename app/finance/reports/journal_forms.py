@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Protocol
 
-    from app.finance.reports.accounts import Accounts
     from app.finance.reports.journal_documents import (
         OwnBalancesDocument,
         PostedDocument,
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
         """The journal, as far as the writer of a form needs it."""
 
         scope: Scope
-        accounts: Accounts
-        """Also has the merchant's codes of accounts and taxes."""
         opened: set[str]
         """Accounts that are opened so far."""
         count: int
@@ -83,8 +80,6 @@ class JournalForm(NamedTuple):
     """Description in the command's help and in the API; empty for a form with `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
-    separator: str = ","
-    """Separator in the lines of `columns` and `by_day`; `each` passes its own to `csv_line`."""
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
     """Function that returns the cells of an account's sum for a day."""
     head: Callable[[Journal], str] | None = None

@@ -1,8 +1,5 @@
 """Texts that spreadsheet programs take for formulas, and a judge that knows none of our code."""
 
-import csv
-import io
-import re
 import unicodedata
 
 _HEADS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -26,19 +23,3 @@ def is_formula(cell: str) -> bool:
     while seen and (unicodedata.category(seen[0]) in ("Cc", "Cf") or seen[0].isspace()):
         seen = seen[1:]
     return seen.startswith(("=", "+", "-", "@"))
-
-
-def split_elsewhere(line: str, separator: str = ",") -> set[str]:
-    """Return the cells that programs with other separators find, with and without quoting."""
-    others = {";", "\t", *([] if separator == "," else [","])}
-    found = set[str]()
-    for other in others - {separator}:
-        for text in (
-            line,
-            f"1{separator}{line}",
-            f'{line.rstrip()}{separator}"q;"{separator}2\r\n',
-        ):
-            rows = csv.reader(io.StringIO(text, newline=""), delimiter=other)
-            found |= {cell for row in rows for cell in row}
-    found |= {part.lstrip('"') for part in re.split(f"[\r\n{''.join(others)}]", line)}
-    return {cell for cell in found if cell.strip()}
