@@ -278,7 +278,7 @@ def worker(
     from app.config.load import load_settings
     from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging
-    from app.wiring.working import fold_beside, work
+    from app.wiring.worker import fold_beside, work
 
     (settings,) = (load_settings(),) if parent is None else taken_over()
     configure_logging(

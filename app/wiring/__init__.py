@@ -1,3 +1,3 @@
 """The only wiring: turns settings into open contexts, running services and processes."""
 
-__all__ = ("opening", "serving", "work", "working")
+__all__ = ("opening", "serving", "work", "worker")

@@ -47,7 +47,7 @@ from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
 from app.wiring.work import ElsewhereOf, proposals_of
-from app.wiring.working import (
+from app.wiring.worker import (
     NOTICES_REST_S,
     Part,
     Parts,

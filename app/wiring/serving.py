@@ -42,7 +42,7 @@ from app.wiring.service import (
     open_service,
 )
 from app.wiring.work import ElsewhereOf, approve, proposals_of
-from app.wiring.working import cancelled, watching_server
+from app.wiring.worker import cancelled, watching_server
 
 if TYPE_CHECKING:
     from app.console.live import Live

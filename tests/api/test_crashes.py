@@ -24,7 +24,7 @@ from app.core.logs import configure_logging
 from app.receiving.connection_limits import ConnectionLimits
 from app.receiving.guard import guarded
 from app.wiring import service as wiring
-from app.wiring import working
+from app.wiring import worker
 from tests.api.connected import LIMITS, post
 from tests.api.driving import Driver, driving, of_order, signed
 from tests.api.wire import Client
@@ -166,7 +166,7 @@ async def world(
         return outgoing_client(timeout_s=timeout_s, transport=httpx2.MockTransport(shop))
 
     monkeypatch.setattr(wiring, "outgoing_client", client)
-    monkeypatch.setattr(working, "IDLE_S", 0.02)
+    monkeypatch.setattr(worker, "IDLE_S", 0.02)
     async with service(opened()) as pay:
         more: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",

@@ -52,7 +52,7 @@ def test_a_start_loads_nothing_that_only_some_need(module: str) -> None:
 
 
 def test_a_worker_loads_neither_the_api_nor_what_finance_computes() -> None:
-    code = f"import sys, app.wiring.working; print([m for m in {IN_NO_WORKER} if m in sys.modules])"
+    code = f"import sys, app.wiring.worker; print([m for m in {IN_NO_WORKER} if m in sys.modules])"
     done = run(code)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 

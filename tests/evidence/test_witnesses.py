@@ -30,7 +30,7 @@ from app.monitoring.watchdog import Watched, alarms
 from app.orders.refold import refold_until_quiet
 from app.sealing.departure_store import WitnessState, claim_witness, witness_states
 from app.sealing.log_store import SignedHead, begin_log, newest_head
-from app.wiring.working import working_parts
+from app.wiring.worker import working_parts
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving, environ, of_order
 from tests.contexts import with_settings

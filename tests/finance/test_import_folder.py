@@ -28,7 +28,7 @@ from app.finance.import_folder import (
 from app.finance.imports import ImportRequest, import_bank, past_imports
 from app.finance.named_mappings import save_named
 from app.monitoring.preflight import of_import_folder
-from app.wiring.working import working_parts
+from app.wiring.worker import working_parts
 from tests.contexts import Here, instead
 from tests.database.builders import context as context_of
 from tests.database.builders import opened

@@ -15,7 +15,7 @@ from app.core.signals import Signal
 from app.orders import folding_process
 from app.orders.folding_process import BEHIND, FoldingProcess, Quiet
 from app.orders.worker import FoldWorker
-from app.wiring.working import _until_quiet
+from app.wiring.worker import _until_quiet
 from tests.api.driving import driving, event
 from tests.contexts import with_settings
 from tests.core.test_child_processes import ASLEEP, HEARING, child

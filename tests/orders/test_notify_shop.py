@@ -31,7 +31,7 @@ from app.orders.notify_shop import (
 )
 from app.orders.published_store import Published
 from app.wiring import service as wiring
-from app.wiring import working
+from app.wiring import worker
 from reconcile.instants import DAY, SECOND, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.monitoring.alarms import told as alarm_told
@@ -86,7 +86,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
         settings: dict[str, Any] = {"SHOP__URL": URL, "SHOP__SECRET": SECRET}
         return driving(tmp_path, **{**settings, **more})
 
-    monkeypatch.setattr(working, "IDLE_S", 0.02)
+    monkeypatch.setattr(worker, "IDLE_S", 0.02)
     return make
 
 
@@ -142,7 +142,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         returned.append(await notify_due(notifier))
         return returned[-1]
 
-    monkeypatch.setattr(working, "notify_due", noted)
+    monkeypatch.setattr(worker, "notify_due", noted)
     return returned
 
 
@@ -166,7 +166,7 @@ async def test_while_nothing_is_due_the_task_rests(
     serve: Serve, rounds: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One look, and no other before its rest is over, so that it does not keep a core busy."""
-    monkeypatch.setattr(working, "IDLE_S", 3600.0)
+    monkeypatch.setattr(worker, "IDLE_S", 3600.0)
     async with serve(Shop()) as driver:
         await soon(lambda: bool(rounds))
         await quiet(driver)
@@ -476,7 +476,7 @@ async def test_the_task_that_fails_ends_the_service(
     async def fail(*arguments: Any) -> int:
         raise RuntimeError("planned")
 
-    monkeypatch.setattr(working, "notify_due", fail)
+    monkeypatch.setattr(worker, "notify_due", fail)
     async with serve(Shop()) as driver:
         await driver.service.stopped()
         assert driver.service.broken == ["the task that notifies the shop failed"]

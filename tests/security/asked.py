@@ -16,7 +16,7 @@ from app.core.http import outgoing_client
 from app.core.periodic import TaskGroup
 from app.receiving.confirm import Confirmer, confirm_due
 from app.wiring import service as wiring
-from app.wiring import working
+from app.wiring import worker
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving
 from tests.receiving.asking import stream
@@ -69,6 +69,6 @@ async def asking(
         return TaskGroup([])  # nothing is asked by itself
 
     monkeypatch.setattr(wiring, "outgoing_client", client)
-    monkeypatch.setattr(working, "confirming", on_demand)
+    monkeypatch.setattr(worker, "confirming", on_demand)
     async with driving(folder, with_worker=False, **more) as driver:
         yield driver, truth

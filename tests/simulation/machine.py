@@ -26,7 +26,7 @@ from app.providers.source import Source
 from app.receiving.inbox import open_inbox
 from app.wiring.service import Service
 from app.wiring.serving import SHUTDOWN_S
-from app.wiring.working import working_parts
+from app.wiring.worker import working_parts
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes
 from tests.simulation.faults import Faults
