@@ -40,14 +40,19 @@ def test_each_setting_stands_with_its_default(field: str) -> None:
     assert value == named.get(default, str(default))
 
 
-def test_the_bounds_of_each_setting_stand_in_it_also_of_those_in_sections() -> None:
-    text = EXAMPLE.read_text()
-    kinds: list[type[BaseModel]] = [Settings, *SECTIONS.values()]
-    for kind in kinds:
+def test_the_bounds_of_each_setting_stand_above_it_also_in_sections() -> None:
+    text = EXAMPLE.read_text().splitlines()
+    kinds: dict[str, type[BaseModel]] = {"": Settings}
+    kinds |= {f"{name.upper()}__": kind for name, kind in SECTIONS.items()}
+    for section, kind in kinds.items():
         for field, info in kind.model_fields.items():
+            name = f"{PREFIX}{section}{field.upper()}="
+            end = max((number for number, line in enumerate(text) if name in line), default=0)
+            begin = max((number for number, line in enumerate(text[:end]) if not line), default=0)
+            above = " ".join(text[begin:end])
             for bound in info.metadata:
                 for limit in (getattr(bound, "ge", None), getattr(bound, "le", None)):
-                    assert limit is None or f"{limit:,}" in text, (kind.__name__, field, limit)
+                    assert limit is None or re.search(rf"\b{limit:,}\b", above), (name, limit)
 
 
 def test_each_setting_has_a_reason_above_it() -> None:

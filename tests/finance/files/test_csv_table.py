@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import UsageError
+from app.finance.files import encodings, tables
 from tests.finance.files.reading import book
 from tests.rows import for_each
 
@@ -39,13 +40,17 @@ def test_a_declared_encoding_is_used(tmp_path: Path) -> None:
     assert rows[0]["reference"] == "Ö-1"
 
 
-@pytest.mark.slow
-def test_undecodable_text_is_refused_with_its_byte_and_row(tmp_path: Path) -> None:
-    before = HEADING + "A-1,5.00,KES\n" * 20_000
+def test_undecodable_text_is_refused_with_its_byte_and_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a later one of the parts in which a file is searched."""
+    for module in (encodings, tables):
+        monkeypatch.setattr(module, "_SEARCHED", 1_000)
+    before = HEADING + "A-1,5.00,KES\n" * 2_000
     content = before.encode() + "Ö-1,5.00,KES\n".encode("latin-1")
     _, problems = book(content, folder=tmp_path)
     row, _, sentence = problems[-1]
-    assert row == 20_002
+    assert row == 2_002
     assert f"byte {len(before):,} of the file" in sentence
     assert "--encoding" in sentence
 
