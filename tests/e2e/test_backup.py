@@ -32,6 +32,7 @@ from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from tests.api.driving import environ, of_order
 from tests.contexts import ACCEPTED
+from tests.database.builders import quiet
 from tests.e2e.processes import Process, command, serving
 from tests.faults.check import assert_kept, look
 from tests.waiting import until
@@ -123,9 +124,6 @@ def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
 async def rebuilt(folder: Path) -> None:
     """Check that the restored store is sound, and that every ledger is byte-identical after a
     rebuild."""
-
-    def quiet(count: int) -> None:
-        pass
 
     settings = load_settings(environ(folder))
     async with open_context(settings, purpose="alone") as context:

@@ -12,7 +12,7 @@ from app.finance.verify_periods import VerifiedPeriods, verify_periods
 from reconcile.instants import DAY, Instant, parse_instant
 from reconcile.periods import month_named
 from reconcile.reporting.closing import Closing, Figure, added, figures
-from tests.database.builders import opened
+from tests.database.builders import opened, quiet
 from tests.finance.loading import into_store, keep_arrivals, settle
 from tests.finance.month import CLOSED_AT, Month
 from tests.finance.plots import ORDINARY, never_notified, pays
@@ -25,10 +25,6 @@ LATE = Month(orders=1, plots=(never_notified,), prefix="10-late-")
 
 DECEMBER = parse_instant("2026-12-12T09:00:00Z")
 JANUARY = parse_instant("2027-01-12T09:00:00Z")
-
-
-def quiet(count: int) -> None:
-    pass
 
 
 def put(context: AppContext, at: Instant) -> None:

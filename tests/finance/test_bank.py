@@ -47,7 +47,7 @@ from reconcile.reporting.report import PeriodReport, Scope
 from tests.api.driving import driving, event
 from tests.contexts import with_settings
 from tests.database.builders import context as context_of
-from tests.database.builders import opened, rows
+from tests.database.builders import opened, quiet, rows
 from tests.finance.deciding import decide
 from tests.reconcile.build import BANK_CAUSES, T, seconds
 from tests.waiting import PATIENCE_S
@@ -128,10 +128,6 @@ class Shop:
         report = await report_period(self.context, scope, progress=quiet)
         assert report.ties_hold
         return report
-
-
-def quiet(count: int) -> None:
-    pass
 
 
 @pytest.fixture

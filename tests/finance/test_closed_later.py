@@ -33,7 +33,7 @@ from reconcile.reporting.report import Scope
 from tests.api.described import SCHEMAS, faults
 from tests.contexts import with_settings
 from tests.copied import copy_of
-from tests.database.builders import opened, rows, tamper
+from tests.database.builders import opened, quiet, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
 from tests.finance.closing import (
     DECEMBER,
@@ -45,7 +45,6 @@ from tests.finance.closing import (
     fresh_figures,
     printed_journal,
     put,
-    quiet,
     three_closings,
     verified,
     wrong,

@@ -52,7 +52,7 @@ from reconcile.reporting.tables import report_of
 from tests.api.driving import driving, signed
 from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
-from tests.database.builders import SIGNER, arrival, keep, opened, rows, said, submit, tamper
+from tests.database.builders import SIGNER, arrival, keep, opened, quiet, rows, said, submit, tamper
 from tests.finance.closing import (
     DECEMBER,
     LATE,
@@ -62,7 +62,6 @@ from tests.finance.closing import (
     closing_of,
     printed_journal,
     put,
-    quiet,
     verified,
     wrong,
 )

@@ -12,14 +12,10 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.trends import trends, trends_document
 from reconcile.instants import format_instant
 from tests.database.builders import context as context_of
-from tests.database.builders import opened
+from tests.database.builders import opened, quiet
 from tests.finance.loading import into_store
 from tests.finance.month import ACCOUNT_FEE, CURRENCIES, Month
 from tests.finance.plots import CYCLE
-
-
-def quiet(count: int) -> None:
-    pass
 
 
 async def test_each_months_captures_are_settled_open_or_not_covered(tmp_path: Path) -> None:

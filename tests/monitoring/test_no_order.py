@@ -11,8 +11,9 @@ from app.orders.reindex import reindex
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.api.driving import Driver, driving, event, of_order
 from tests.contexts import with_sources
+from tests.database.builders import quiet
 from tests.monitoring.alarms import told
-from tests.orders.test_reindex import quiet, receive_with, source
+from tests.orders.test_reindex import receive_with, source
 from tests.reconcile.build import T
 
 NOW = T

@@ -10,8 +10,9 @@ from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from tests.api.driving import SECRET, driving, of_order
 from tests.contexts import with_sources
+from tests.database.builders import quiet
 from tests.monitoring.alarms import told
-from tests.orders.test_reindex import quiet, receive_with
+from tests.orders.test_reindex import receive_with
 
 
 def _without_refunds(folder: Path) -> Source:

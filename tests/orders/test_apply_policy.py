@@ -19,6 +19,7 @@ from reconcile.instants import DAY, MINUTE, NO_TIME, Duration
 from reconcile.ledger.policy import FORM
 from tests.api.driving import Driver, driving, event, of_order
 from tests.contexts import with_settings
+from tests.database.builders import quiet
 from tests.reconcile.build import T
 from tests.waiting import soon
 
@@ -40,10 +41,6 @@ def set_due(log: io.StringIO) -> list[tuple[str, int]]:
     return [
         (line["event"], line["count"]) for line in lines if "will be folded again" in line["event"]
     ]
-
-
-def quiet(count: int) -> None:
-    """Progress that nobody watches."""
 
 
 def feed(driver: Driver) -> list[str]:

@@ -20,7 +20,7 @@ from app.orders.record_store import add_records
 from app.receiving.inbox import open_inbox
 from reconcile.ledger.events import Event
 from tests.contexts import settings_of
-from tests.database.builders import arrival, context, keep, opened, said, session_opened
+from tests.database.builders import arrival, context, keep, opened, quiet, said, session_opened
 from tests.database.made import put_new
 
 ORDERS = 40
@@ -29,10 +29,6 @@ ORDERS = 40
 def url_of(path: Path) -> str:
     """Return the URL of a database's file."""
     return f"sqlite+aiosqlite:///{path}"
-
-
-def quiet(count: int) -> None:
-    """Ignore progress."""
 
 
 def story(number: int) -> list[Event]:

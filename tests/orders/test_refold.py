@@ -20,6 +20,7 @@ from reconcile.ledger.fold import fold as sound_fold
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.revise import revise as sound_revise
 from tests.api.driving import Driver, driving, event, of_order
+from tests.database.builders import quiet
 from tests.reconcile.build import T
 from tests.rows import for_each
 
@@ -58,10 +59,6 @@ def unfoldable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     monkeypatch.setattr(refold, "fold", fold)
     return orders
-
-
-def quiet(count: int) -> None:
-    """Progress that nobody watches."""
 
 
 def marks(driver: Driver) -> dict[str, int | None]:

@@ -17,13 +17,9 @@ from reconcile.instants import MILLISECOND, MINUTE, TICK, Instant
 from reconcile.money import Money
 from tests.api.driving import SECRET, Driver, driving, event, of_order
 from tests.contexts import with_sources
-from tests.database.builders import dump
+from tests.database.builders import dump, quiet
 
 INDEX = ("deliveries", "events", "links", "contested", "records", "revisions")
-
-
-def quiet(count: int) -> None:
-    """Progress that nobody watches."""
 
 
 def source(folder: Path, **changes: str) -> Source:

@@ -25,9 +25,9 @@ from app.orders.order_facts import OrderFacts, tell_order
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from reconcile.reporting.closing import Closing
-from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
+from tests.database.builders import arrival, commit, context, fetch, keep, quiet, rows, said
 from tests.database.contract_breaks import missing, people, run
-from tests.finance.closing import QUIET, quiet
+from tests.finance.closing import QUIET
 from tests.finance.deciding import decide
 from tests.finance.loading import into_store, settle
 from tests.finance.month import CLOSED_AT

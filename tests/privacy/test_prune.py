@@ -16,6 +16,7 @@ from app.privacy import prune
 from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.cli.test_commands import Run, run
+from tests.database.builders import quiet
 from tests.reconcile.build import T
 from tests.waiting import soon
 
@@ -23,10 +24,6 @@ __all__ = ["run"]
 
 PHONE = "254711223344"
 ON: dict[str, Any] = {"RETENTION_DAYS": "30"}
-
-
-def quiet(count: int) -> None:
-    """Progress that nobody watches."""
 
 
 async def filled(driver: Driver) -> dict[str, Any]:

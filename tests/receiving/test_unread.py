@@ -7,8 +7,9 @@ from app.receiving.unread import ENOUGH, WINDOW, unread
 from reconcile.instants import MINUTE
 from tests.api.driving import driving, of_order
 from tests.contexts import with_sources
+from tests.database.builders import quiet
 from tests.monitoring.alarms import told
-from tests.orders.test_reindex import quiet, receive_with, source
+from tests.orders.test_reindex import receive_with, source
 
 
 def test_none_is_no_alarm() -> None:
