@@ -36,7 +36,7 @@ from tests.database.builders import (
 from tests.faults.load import load
 from tests.postgres.conftest import ask, ask_in_loop
 from tests.postgres.test_killed import Promised, assert_once, services
-from tests.waiting import until
+from tests.waiting import soon, until
 
 pytestmark = pytest.mark.postgres
 
@@ -224,11 +224,13 @@ async def test_who_reads_the_whole_database_sees_what_it_has_waited_for(inbox: I
             found: str | None = await connection.scalar(text(noted))
             return found
 
+    async def blocked() -> bool:
+        return await ask_in_loop(url, waits) != [(0,)]
+
     async with inbox.database.writing() as connection:
         await run(connection, take_lock, LINKING)
         reads = asyncio.create_task(read())
-        while await ask_in_loop(url, waits) == [(0,)]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await soon(blocked)
         await connection.execute(text("INSERT INTO meta (name, value) VALUES ('late', 'seen')"))
     assert await reads == "seen"
 

@@ -2,7 +2,7 @@
 how often, and with what effect."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -10,6 +10,7 @@ from typing import Any
 
 from app.core.errors import StoreUnavailable
 from app.orders.refold import CLAIM, refold_due, refold_until_quiet
+from app.receiving.append_store import Arrival
 from app.receiving.inbox import Inbox
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Event
@@ -121,6 +122,24 @@ async def under_load(*stores: Inbox) -> AsyncIterator[Load]:
     finally:
         ending.set()
         await asyncio.gather(*tasks)
+
+
+async def kept(
+    inbox: Inbox, name: str, *, by: Callable[[Inbox, Arrival], Awaitable[object]] = keep
+) -> object:
+    """Send an event, each time as a new delivery, until it is taken. Return the answer.
+
+    by  `keep`, or `submit` to send it as the receiver does
+    """
+    answers = list[object]()
+
+    async def taken() -> bool:
+        with suppress(StoreUnavailable):
+            answers.append(await by(inbox, arrival(said(name, order="A"))))
+        return bool(answers)
+
+    await soon(taken)
+    return answers[0]
 
 
 def events_of(order: str) -> list[Event]:

@@ -5,7 +5,6 @@ import signal
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -19,24 +18,14 @@ from app.receiving.inbox import Inbox
 from tests.contexts import settings_of
 from tests.database.builders import arrival, keep, opened, said, submit
 from tests.postgres.conftest import ask_in_loop
+from tests.postgres.loading import kept
 from tests.postgres.server import PORT, Programs
 from tests.postgres.test_takeover import pair, place, services
-from tests.waiting import LOOK_S, PATIENCE_S
+from tests.waiting import PATIENCE_S, soon
 
 __all__ = ("place",)
 
 pytestmark = pytest.mark.postgres
-
-
-async def acknowledged(inbox: Inbox, event: str) -> None:
-    """Send an event again and again until it is acknowledged; print how long that took."""
-    began = monotonic()
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            with suppress(StoreUnavailable):
-                await submit(inbox, arrival(said(event, order="A")))
-                return print(f"{event}: acknowledged after {monotonic() - began:.2f} s")
-            await asyncio.sleep(LOOK_S)
 
 
 def _folder(connection: PlainConnection) -> str:
@@ -59,16 +48,16 @@ async def test_a_primary_that_does_not_know_of_its_successor_is_left(
     monkeypatch.setattr(hosts, "LOOK_S", PATIENCE_S)
     async with pair(place, f"s{commit_s:.0f}") as servers, services(servers, 1) as (inbox,):
         standby = servers.standby
-        await acknowledged(inbox, "e1")
+        await kept(inbox, "e1", by=submit)
         async with inbox.database.reader.connect() as before:
             assert await run_snapshot(before, _folder) != str(standby.folder)
             await asyncio.to_thread(standby.promote)
-            await acknowledged(inbox, "e2")
+            await kept(inbox, "e2", by=submit)
             with pytest.raises(DBAPIError):
                 await run_snapshot(before, _folder)
         assert await inbox.database.on_snapshot(_folder) == str(standby.folder)
-        kept = await ask_in_loop(standby.url("postgres"), "SELECT count(*) FROM inbox")
-        assert kept[0][0] >= 2
+        rows = await ask_in_loop(standby.url("postgres"), "SELECT count(*) FROM inbox")
+        assert rows[0][0] >= 2
 
 
 async def test_a_frozen_primary_is_left(place: tuple[Programs, Path]) -> None:
@@ -76,13 +65,13 @@ async def test_a_frozen_primary_is_left(place: tuple[Programs, Path]) -> None:
     where the new one is gone."""
     async with pair(place, "f") as servers, services(servers, 1) as (inbox,):
         primary, standby = servers.primary, servers.standby
-        await acknowledged(inbox, "e1")
+        await kept(inbox, "e1", by=submit)
         primary.freeze()
-        sending = asyncio.create_task(acknowledged(inbox, "e2"))
+        sending = asyncio.create_task(kept(inbox, "e2", by=submit))
         await asyncio.to_thread(standby.promote)
         await sending
         async with opened(servers.url) as other:
-            await acknowledged(other, "e3")
+            await kept(other, "e3", by=submit)
         primary.freeze(signal.SIGCONT)
         alone = "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"
         await ask_in_loop(primary.url("postgres"), *alone)
@@ -103,9 +92,11 @@ async def test_a_process_that_only_reads_follows_a_takeover(
         database = Database(settings_of(servers.url))
         assert await database.on_snapshot(_folder) == str(primary.folder)
         await asyncio.to_thread(standby.promote)
-        async with asyncio.timeout(PATIENCE_S):
-            while await database.on_snapshot(_folder) != str(standby.folder):  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
+
+        async def followed() -> bool:
+            return await database.on_snapshot(_folder) == str(standby.folder)
+
+        await soon(followed)
         await database.close()
 
 
@@ -113,7 +104,7 @@ async def test_a_writer_whose_server_was_left_between_two_commits_connects_anew(
     inbox: Inbox,
 ) -> None:
     """Another task leaves it, such as one that asks all hosts whether a standby took over."""
-    await acknowledged(inbox, "e1")
+    await kept(inbox, "e1", by=submit)
     connection = inbox.writer.writer._connection
     assert connection is not None
     left = (await connection.get_raw_connection()).driver_connection
@@ -141,12 +132,12 @@ async def test_a_commit_that_nobody_confirms_is_given_up(
     async with pair(place, "c") as servers:
         primary, standby = servers.primary, servers.standby
         async with opened(servers.url) as inbox:
-            await acknowledged(inbox, "e1")
+            await kept(inbox, "e1", by=submit)
             standby.freeze()
             with pytest.raises(StoreUnavailable, match="connection to the database was lost"):
                 await keep(inbox, arrival(said("e2", order="A")))
             standby.freeze(signal.SIGCONT)
-            await acknowledged(inbox, "e2")
+            await kept(inbox, "e2", by=submit)
         named, folders = Hosts(), [str(primary.folder), str(standby.folder)]
         connect = partial(named.connect, writes=False, host=folders, port=[PORT, PORT])
         for folder in (*folders, *folders):

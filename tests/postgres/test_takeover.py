@@ -31,7 +31,7 @@ from tests.contexts import settings_of
 from tests.database.builders import arrival, context, fetch, keep, opened, rows, said, submit
 from tests.memory import memory
 from tests.postgres.conftest import ask_in_loop, migrate
-from tests.postgres.loading import assert_kept_once, under_load
+from tests.postgres.loading import assert_kept_once, kept, under_load
 from tests.postgres.server import Programs, Server, programs
 from tests.waiting import LOOK_S, PATIENCE_S, soon
 
@@ -50,9 +50,11 @@ def place() -> Iterator[tuple[Programs, Path]]:
 
 async def answered(url: str, question: str) -> None:
     """Wait until a server answers a question with yes."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not (await ask_in_loop(url, question))[0][0]:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)
+
+    async def yes() -> object:
+        return (await ask_in_loop(url, question))[0][0]
+
+    await soon(yes)
 
 
 class Pair:
@@ -166,16 +168,6 @@ async def refused(inbox: Inbox, name: str, *, says: str = "standby") -> str:
                 await keep(inbox, arrival(said(name, order="A")))
             if says in str(caught.value):
                 return str(caught.value)
-            await asyncio.sleep(LOOK_S)
-
-
-async def kept(inbox: Inbox, name: str) -> None:
-    """Send a delivery again until it is taken."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            with suppress(StoreUnavailable):
-                await keep(inbox, arrival(said(name, order="A")))
-                return
             await asyncio.sleep(LOOK_S)
 
 

@@ -1,6 +1,5 @@
 """A service with unsigned sources, and the provider behind them: for tests of asking back."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from app.orders.refold import refold_until_quiet
 from app.wiring import service as wiring
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving
-from tests.waiting import LOOK_S, PATIENCE_S, soon
+from tests.waiting import soon
 
 PROFILE = """
 confirm = "fetch_back"
@@ -116,9 +115,11 @@ async def deliver(driver: Driver, document: dict[str, Any]) -> str:
 
 async def until(driver: Driver, wanted: str) -> None:
     """Wait until the order has this outcome."""
-    async with asyncio.timeout(PATIENCE_S):
-        while await outcome(driver) != wanted:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)
+
+    async def reached() -> bool:
+        return await outcome(driver) == wanted
+
+    await soon(reached)
 
 
 async def questions(driver: Driver, provider: Provider, count: int) -> None:
