@@ -73,14 +73,6 @@ async def test_no_row_is_claimed_by_two(url: str) -> None:
         assert [(row.seq, row.tries) for row in again] == [(row.seq, 0) for row in claimed[0]]
 
 
-async def test_a_reader_takes_a_thousand_deliveries_at_once(url: str) -> None:
-    """An append may wait for a standby while others wait for it, so few large ones cost least."""
-    async with several(url, 1) as (inbox,):
-        await fill(inbox, 9, each=128)
-        context = reading(inbox)
-        assert [await read_some(context), await read_some(context)] == [8, 1]
-
-
 async def test_what_is_claimed_is_unread(url: str) -> None:
     """Until it is appended."""
     async with several(url) as (one, other):
