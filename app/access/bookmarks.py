@@ -13,13 +13,13 @@ from app.core.text import is_human_text
 from app.database.database import DatabaseContext
 
 ORDER: Final = "order"
-"""Kind of a pinned order."""
+"""Kind of the bookmark of a pinned order."""
 
 LABEL_MAX: Final = 60
-"""Characters in the name of a saved list."""
+"""Maximum length in characters of a saved list's name."""
 
 MOST: Final = 30
-"""Bookmarks of one kind that an operator may have. They are shown above a list."""
+"""Maximum number of bookmarks of one kind per operator. They are shown above a list."""
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
@@ -35,9 +35,9 @@ async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> N
 async def save_list(
     context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
 ) -> None:
-    """Save a page's filters under a name, and replace an earlier list with that name.
+    """Save a page's filters under a name. Replace any list that the operator saved under this name.
 
-    query  the filters as in the page's address, checked by the page
+    query  the filters as in the page's address; the page has checked them
 
     Raises UsageError for a bad name, or if the operator has too many bookmarks.
     """

@@ -12,7 +12,7 @@ from app.core.ids import new_salts
 from reconcile.instants import MINUTE, Duration, Instant
 
 VALID_FOR: Final[Duration] = 10 * MINUTE
-"""Time to sign in at the provider, or to find a security key."""
+"""Time that a person has to sign in at the provider or to find a security key."""
 
 _SALT: Final = slice(8, 24)
 
@@ -28,8 +28,8 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was created. Return None if it is too old or was created for another
-    purpose."""
+    """Return when a challenge was created. Return None if the challenge is invalid, too old, or
+    made for another purpose."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII

@@ -37,7 +37,7 @@ from app.core.strict_json import parse
 from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 
 BACK: Final = "/sign-in/company/back"
-"""Path of the console to which the provider sends the browser back."""
+"""Console path to which the provider redirects the browser after a sign-in."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Signature algorithms accepted for ID tokens. None of them uses a shared secret, because an
@@ -47,11 +47,11 @@ LIMIT_S: Final = 10.0
 """Seconds within which the provider must answer a request."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which the provider's configuration and keys are cached."""
+"""How long the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Shortest time between fetches of the keys because of an unknown key. Any stranger's token can
-name an unknown key."""
+"""Shortest time between two fetches of the keys for tokens that name an unknown key. Anybody can
+send such a token."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
@@ -60,13 +60,14 @@ FRESH_FOR: Final[Duration] = 5 * MINUTE
 """Time after which an irreversible act needs a new sign-in at the provider."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Most characters of an ID token. A token with several hundred groups has 10,000."""
+"""Maximum length of an ID token in characters. A token with several hundred groups has 10,000."""
 
 MAX_KEYS: Final = 100
-"""Most keys of a provider; real providers have two or three."""
+"""Maximum number of a provider's keys; real providers have two or three."""
 
 MAX_ID: Final = 255
-"""Characters of a subject (OpenID Connect Core, section 2)."""
+"""Maximum length of a subject in characters (OpenID Connect Core, section 2). Error for a provider
+whose accounts service cannot be reached or sends an unusable answer."""
 
 
 class CompanyRefused(TallyhookError):
@@ -74,15 +75,15 @@ class CompanyRefused(TallyhookError):
 
 
 class CompanyUnreachable(UnreachableError):
-    """Error for a provider of the company's accounts that does not answer usably."""
+    """Error for a provider that cannot be reached or whose answer is unusable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
-    """A person as the provider states them.
+    """A person as described by the provider's claims.
 
-    id    issuer and subject, which do not change when the name changes
-    role  the role from the claim, or None if the claim gives no role
+    id    issuer and subject, which do not change when the person's name changes role  the role from
+    the claim, or None if the claim gives no role
     """
 
     id: str
@@ -108,7 +109,7 @@ class ProviderAddresses:
 
 @dataclass
 class _Kept:
-    """The answers that were fetched last, with the time of each fetch."""
+    """Cache of the provider's addresses and keys, with the time of each fetch."""
 
     addresses: ProviderAddresses | None = None
     addresses_at: Instant = EARLIEST
@@ -117,7 +118,7 @@ class _Kept:
 
 
 class CompanyProvider:
-    """The provider of the company's accounts, as one console uses it.
+    """Client of the OpenID provider through which people sign in to one console.
 
     back  address of the console to which the provider redirects browsers
     """
@@ -151,8 +152,7 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return why nobody can sign in with the provider's configuration and keys; None if people
-        can."""
+        """Return why nobody can sign in through the provider at present; None if people can."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -161,10 +161,10 @@ class CompanyProvider:
         return None if usable else "it publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys.
+        """Return the provider's keys, from the cache if it is recent enough.
 
-        unknown  whether a token named an unknown key; if so, fetch the keys again, unless that
-                 was just done
+        unknown  whether a token named an unknown key. If so, a cache older than REFETCHED_AFTER is
+                 fetched again
         """
         url = (await self.addresses()).keys
         async with self._alone:
@@ -178,7 +178,7 @@ class CompanyProvider:
             return kept.keys
 
     async def _fetched(self, url: str, what: str) -> Mapping[str, Any]:
-        """Fetch a JSON object without following redirects. Raise CompanyUnreachable."""
+        """Fetch a JSON object without following redirects. Raise CompanyUnreachable on failure."""
         async with outgoing_client(timeout_s=LIMIT_S, transport=self._transport) as client:
             answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
         if not answer.taken:
@@ -191,9 +191,10 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the provider's address to which to redirect a browser. Raise CompanyUnreachable.
+        """Return the provider's address for the browser's redirect. Raise CompanyUnreachable if the
+        provider's configuration cannot be fetched.
 
-        again  whether the person must sign in again although the provider remembers them
+        again  whether the person must sign in again even if the provider remembers them
         """
         found, settings = await self.addresses(), self._settings
         hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -219,14 +220,15 @@ class CompanyProvider:
     async def account(
         self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
     ) -> CompanyAccount:
-        """Return the person who has signed in, from the parameters with which the browser came
-        back.
+        """Return the person who signed in, from the provider's answer.
 
-        answer  parameters of the address; the state has been checked already
-        begun   when the browser was redirected
-        again   as in `address_to`
+        answer  parameters of the address to which the provider sent the browser back. The caller
+        has
+                checked the state
+        begun   when the browser was redirected to the provider again   whether the person had to
+        sign in again, as in `address_to`
 
-        Raise CompanyRefused and CompanyUnreachable.
+        Raises CompanyRefused for an invalid answer, and CompanyUnreachable for a failed fetch.
         """
         found = await self.addresses()
         if answer.get("iss", self.issuer) != self.issuer or (
@@ -277,7 +279,8 @@ class CompanyProvider:
     async def _verified(
         self, token: str, *, nonce: str, begun: Instant, again: bool
     ) -> Mapping[str, Any]:
-        """Return the token's claims after every check of Core 3.1.3.7. Raise CompanyRefused."""
+        """Return the claims of an ID token after the checks of OpenID Connect Core 3.1.3.7. Raise
+        CompanyRefused if a check fails."""
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:
@@ -313,7 +316,8 @@ class CompanyProvider:
         return claims
 
     async def _signed(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a token with a valid signature. Raise CompanyRefused."""
+        """Return the claims of a token with a valid signature. Raise CompanyRefused for any other
+        token."""
         import jwt  # few requests need it
 
         try:
@@ -359,7 +363,8 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person that a verified token names. Raise CompanyRefused."""
+        """Return the person named by a verified token's claims. Raise CompanyRefused if the claims
+        do not identify a person who may sign in."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -383,7 +388,7 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError if local accounts are turned off. For acts that set up a password."""
+    """Raise UsageError if local accounts are turned off. Called before a password is set up."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
@@ -393,7 +398,7 @@ _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Codes of refusals that a new attempt by the same person may avoid."""
+"""Refusal codes for which the person should try to sign in again."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
@@ -408,7 +413,7 @@ def _unusable(why: str) -> CompanyUnreachable:
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-    """Parse a JSON object. Raise CompanyUnreachable."""
+    """Parse a JSON object. Raise CompanyUnreachable for any other text."""
     try:
         found = parse(body)
     except Unreadable as error:
@@ -419,7 +424,8 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
-    """Return the addresses that a configuration states. Raise CompanyUnreachable."""
+    """Return the addresses from a provider's configuration. Raise CompanyUnreachable if the
+    configuration is unusable."""
     if configuration.get("issuer") != issuer:
         raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
     methods = configuration.get("code_challenge_methods_supported", ["S256"])
@@ -452,7 +458,8 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim in seconds as an instant; None if the claim has any other value."""
+    """Return a claim in seconds as an instant. Return None if the claim is missing or not a number
+    of seconds."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None
@@ -460,8 +467,8 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name. If there is none, follow the name as a path of members joined by
-    dots."""
+    """Return the claim with this name. If no claim has the name, read it as a dotted path of
+    members."""
     found: Any = claims
     if name in claims:
         return claims[name]
@@ -471,6 +478,6 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts in a claim, which is a list or a single text."""
+    """Return the texts in a claim whose value is a list or a single text."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

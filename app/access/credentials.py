@@ -21,24 +21,22 @@ from app.core.ids import new_salts, new_secret
 from reconcile.instants import SECOND, Instant
 
 PASSWORD_MIN: Final = 12
-"""Shortest length of a password in characters: a phrase of a few words, or a generated password."""
+"""Minimum length of a password in characters: a phrase of a few words, or a generated password."""
 
 PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Iterations: the least that OWASP recommends for Argon2id with one lane. One attempt costs about
-30 ms and 19 MiB."""
+"""Number of Argon2id iterations: OWASP's minimum for one lane. Hashing a password costs about 30 ms
+and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-"""Limit of two concurrent hashes, however many people try. This limits memory, and leaves a core
-for other work."""
+"""Limit of two concurrent hashes. The limit bounds memory, and leaves a core for other work."""
 
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Number of earlier time steps whose codes are still valid, because a person needs time to type a
-code."""
+"""Number of past time steps whose codes are still accepted, so that a person has time to type."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")
@@ -88,8 +86,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether the password matches its stored form. If there is no stored form, the check
-    takes equally long, so that the duration reveals nothing."""
+    """Return whether a password matches its stored form. Without a stored form the check takes
+    equally long, so that its duration does not reveal whether there is one."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -131,9 +129,12 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step to which a code belongs, if it is the present or the previous step.
-    Return None for any other code, and for a step that is not later than `after`, the last used
-    step."""
+    """Return the time step of a one-time code. Only the present and the previous step are accepted.
+
+    after  the last used step, or None. A step that is not later is refused
+
+    Returns None for a code that is not accepted.
+    """
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + 1):

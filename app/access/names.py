@@ -8,7 +8,7 @@ from app.core.errors import UsageError
 from app.core.text import JOINER, NON_JOINER, is_human_text
 
 NAME_MAX: Final = 80
-"""Characters of a person's name. It must fit in a table column on a page."""
+"""Maximum length of a person's name in characters. It must fit in a table column on a page."""
 
 _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
 """Scripts whose letters look alike in most typefaces."""
@@ -31,7 +31,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError if a present or former operator has a name that looks like this name."""
+    """Raise UsageError if the name looks like the name of a present or former operator."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:
@@ -52,9 +52,11 @@ def skeleton(name: str) -> str:
 
 
 def _prototype(character: str) -> str:
-    """Return the representative of all characters that look like this one. The library lists all
-    look-alikes of a group under the group's representative. Under every other character it lists
-    only the representative."""
+    """Return one representative for all characters that look alike.
+
+    The library lists all look-alikes of a group under the group's representative. Under every other
+    character it lists only the representative.
+    """
     from confusable_homoglyphs.confusables import confusables_data
 
     alike: list[str] = [each["c"] for each in confusables_data.get(character, ())]

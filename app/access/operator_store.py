@@ -123,8 +123,9 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an audit entry in the caller's transaction, and return its number. The counter's row
-    stays locked until the transaction ends, so numbers are in commit order."""
+    """Append an audit entry in the caller's transaction, and return the entry's number. The
+    counter's row stays locked until the transaction ends, so numbers follow the order of
+    commits."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -140,8 +141,8 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends, so that no other act runs concurrently. Take
-    this lock before any other."""
+    """Lock the audit trail until the transaction ends, so that no other act runs concurrently.
+    Callers take this lock before any other lock."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -212,8 +213,8 @@ async def acts_since(
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
     """Return (maker, holder) of every invitation and personal token created after an instant, used
-    or not. Leaves out those that two founders created for each other before the machine's owner
-    vouched for them."""
+    or not. Leave out those that two founders created for each other before the machine's owner
+    confirmed that the founders are different persons."""
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "
@@ -331,8 +332,8 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return the stored data of a token, even if it is revoked or expired. Return None for any
-    other text."""
+    """Return the stored data of a token, even of a revoked or expired token. Return None if the
+    text is no known token."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -375,7 +376,7 @@ async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark
 
 
 async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmark) -> None:
-    """Insert a bookmark. It replaces a bookmark of the same kind and label."""
+    """Insert a bookmark, or replace the operator's bookmark of the same kind and label."""
     await connection.execute(
         text(
             "INSERT INTO bookmarks (operator, kind, label, query, at) "

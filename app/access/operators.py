@@ -1,8 +1,8 @@
 """Operators, the permissions of their roles, and the audit trail.
 
 While a database has no operators, everybody who can run the command may do everything, and the
-trail names their account. Such people can read the database and its keys anyway. Once there is an
-operator, every action in MAY needs an operator with a permitted role.
+trail names their machine account. Such people can read the database and its keys anyway. After the
+first operator is added, every action in MAY needs an operator with a permitted role.
 
 Operators prove their identity by a session or a token of their own. The machine's owner may act in
 the name of any operator. The trail then also names the owner's account, which never counts as a
@@ -26,10 +26,10 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records that are made by a command without an operator: the machine's owner."""
+"""Author of records made by a command that names no operator: the machine's owner."""
 
 SERVICE_AUTHOR: Final = "service"
-"""Author of records that this program makes without a person, such as a provider's answer."""
+"""Author of records that this program makes by itself, such as a provider's answer."""
 
 Action = Literal[
     "records_imported",
@@ -257,7 +257,7 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
 """Roles that may read each page."""
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
-"""Environment variable with the operator's name, used if a command names no operator."""
+"""Environment variable with the name of the operator for commands that name none."""
 
 
 class Proven(str):
@@ -272,8 +272,8 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Make the owner of the given token the acting operator in the block. A call that names a
-    proven operator overrides this."""
+    """Make the given token's owner the acting operator inside the block. A call that names a proven
+    operator takes precedence."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -282,16 +282,16 @@ def asking_by_token(name: Proven | None) -> Iterator[None]:
 
 
 SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", created_at=EARLIEST)
-"""Operator of background tasks."""
+"""Operator in whose name background tasks act."""
 
 
 def author_of_token(name: str) -> str:
-    """Return the author for facts that a program states through the API."""
+    """Return the author of facts that a program states through the API with this token."""
     return f"token:{name}"
 
 
 def author_of_import(number: int) -> str:
-    """Return the author for facts in an imported file."""
+    """Return the author of facts from the imported file with this number."""
     return f"import:{number}"
 
 
@@ -311,8 +311,8 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author for facts that a command states: the operator who acts, or else the
-    machine's owner. Raise UsageError if `by` is not an active operator."""
+    """Return the author of facts stated by a command: the acting operator, or else the machine's
+    owner. Raise UsageError if `by` names no active operator."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -328,13 +328,11 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 async def vouch_for_founders(
     connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
 ) -> None:
-    """Record in the trail that two operators are different persons.
+    """Record in the audit trail that two operators are different persons.
 
-    Afterwards, an invitation or token that one of them created for the other prevents no approval.
-    Only the machine's owner may do this, and only once.
-
-    Raise UsageError for anybody else, for a second time, and for a name that no active operator
-    has.
+    Invitations and tokens that one of the two created for the other then no longer prevent
+    approvals. Raise UsageError unless the caller is the machine's owner, and both names belong to
+    active operators. Also raise UsageError if the owner has vouched before.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -363,20 +361,20 @@ async def vouch_for_founders(
 
 
 def owner() -> operator_store.Operator:
-    """Return the machine's owner, for acts while operators cannot be looked up, for example before
-    a database is restored."""
+    """Return the machine's owner as an operator. Used while operators cannot be looked up, for
+    example before a database is restored."""
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the person who acts, if the person's role permits this action.
+    """Return the acting person if the person's role permits this action.
 
     by  name of the person; None means the token's owner, or else ASKED_BY, or else the account that
         runs the command
 
-    Raise UsageError otherwise, with a message that says what to do.
+    Raises UsageError, with a message that says what to do, if the action is not permitted.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -398,7 +396,7 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Run `permitted` in a separate transaction, before work that takes several transactions."""
+    """Run `permitted` in its own transaction. Used before work that takes several transactions."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
@@ -423,9 +421,9 @@ async def note_in_trail(
 ) -> int:
     """Append an audit entry in the transaction of the act, and return the entry's number.
 
-    order  the order to which the entry belongs in the transparency log
-    at     instant read inside that transaction: a month must not be closed as of an instant that is
-           later than an act still waiting for its lock
+    order  the order to which the entry belongs in the transparency log at     instant of the act,
+    read inside the transaction. Read earlier, it could fall into a month
+           that is closed while the act waits for its lock
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -440,8 +438,8 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Build the audit entry. If the machine's account named the person, the facts include that
-    account."""
+    """Build an audit entry. If the machine's owner acts in the person's name, add the owner's
+    account to the facts."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -483,7 +481,7 @@ def no_operator(name: str) -> NotFoundError:
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
     """Disable an operator. Raise NotFoundError for an unknown operator. Raise UsageError for the
-    last admin, because nobody could add operators afterwards."""
+    last admin, without whom nobody could add operators."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -501,7 +499,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
 
 
 AFTER_ALL: Final = 2**62
-"""A number above every number in the audit trail."""
+"""Number greater than every number in the audit trail."""
 
 
 async def trail(
@@ -514,7 +512,8 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries by number, all or filtered. With `before`, the newest comes first."""
+    """Return audit entries by number, with optional filters. With `before`, return the newest
+    first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,
@@ -528,7 +527,7 @@ async def trail(
 
 
 async def last_done(context: DatabaseContext) -> str:
-    """Return a text that changes with every audit entry. While it is the same, nobody has acted."""
+    """Return a text that changes with every new audit entry."""
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 

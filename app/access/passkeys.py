@@ -19,7 +19,7 @@ from app.core.strict_json import parse
 from reconcile.instants import Instant
 
 MOST: Final = 10
-"""Passkeys that one person may have: a computer, a phone and some security keys."""
+"""Maximum number of passkeys per person: enough for a computer, a phone and some security keys."""
 
 T = TypeVar("T")
 
@@ -37,13 +37,13 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name, because passkeys belong to a domain, not to an
-    IP."""
+    """Return the console's address with a host name instead of an IP address. Passkeys belong to a
+    domain."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the JSON options for `navigator.credentials.get`, which accept any passkey of this
+    """Return the JSON options for `navigator.credentials.get`. They accept any passkey of this
     console."""
     import webauthn  # few requests need it
 
@@ -83,7 +83,8 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the passkey that an authenticator has created; None for an invalid answer."""
+    """Return the passkey that an authenticator has created. Return None if its answer is
+    invalid."""
     import webauthn
 
     made = _verified(
@@ -110,9 +111,9 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed the challenge, with its new signature count. Return None for
-    an invalid answer. Also return None for a count that was used before, because the key may be a
-    copy."""
+    """Return the passkey that signed the challenge, with the passkey's new signature count. Return
+    None for an invalid answer. Also return None if the count was used before, because then the
+    passkey may be a copy."""
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:
@@ -133,7 +134,7 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return the library's result for an answer; None if the library refuses the answer."""
+    """Return what `verify` returns for an answer. Return None if the library refuses the answer."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

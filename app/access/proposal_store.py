@@ -103,8 +103,8 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with ids below `before`, newest first. `kinds` limits
-    them."""
+    """Return decided and expired proposals with ids below `before`, newest first. If `kinds` is
+    given, return only proposals of these kinds."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:

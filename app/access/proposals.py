@@ -1,10 +1,10 @@
-"""Four eyes: an act that one operator may not do alone is proposed, and done when another approves.
+"""Proposals: acts that need two operators. One operator proposes the act; another approves it.
 
-1 propose  an operator who has proved who they are asks for an act, in the room that owns it
-2 look     others see the proposal and its subject
-3 decide   another operator approves or rejects, or the proposer withdraws; once
-4 act      the act is done in the transaction that stores the approval, in the proposer's name; the
-           trail names the approver too
+1 propose  an operator who has proved their identity requests an act from the room that owns it 2
+look     others see the proposal and its subject 3 decide   another operator approves or rejects, or
+the proposer withdraws; only once 4 act      the transaction that stores the approval also does the
+act, in the proposer's name;
+           the trail names the approver too
 
 A room defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
 describes the subject's present state, and `perform` does the act. An approval is refused if the
@@ -29,14 +29,14 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal. It is long enough for a holiday of the second person. After a longer time
-the books have changed, and a forgotten proposal must not be approved by mistake."""
+"""Lifetime of a proposal, long enough for a holiday of the second person. After a longer time the
+books have changed too much for an approval."""
 
 REASON_MAX: Final = 2_000
-"""Characters of a reason: about a page."""
+"""Maximum length of a reason in characters: about a page."""
 
 LAST: Final = "~"
-"""An id above every id."""
+"""Id that sorts after every proposal's id."""
 
 
 class ProposalDocument(TypedDict):
@@ -66,11 +66,10 @@ class ProposalPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """Two persons who may both do the act.
+    """The two persons who agreed on an act, after both were permitted to do it.
 
-    who       the proposer, in whose name the act is done
-    second    the approver's name
-    proposal  the proposal's id
+    who       the proposer, in whose name the act is done second    the approver's name proposal
+    the proposal's id
     """
 
     who: operator_store.Operator
@@ -85,13 +84,12 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """An approval. Calling it stores the approval in the given transaction.
+    """An approval that is ready to be stored. Calling it stores it in the given transaction.
 
-    The call raises UsageError if the approval no longer counts. The transaction must then end
-    without the act.
+    If the approval is no longer valid, the call raises UsageError. The caller must then end the
+    transaction without doing the act.
 
-    second  the approver's name
-    typed   text that the approver typed again, if the kind asks for it
+    second  the approver's name typed   text that the approver typed again, if the kind asks for it
     """
 
     second: str
@@ -153,8 +151,8 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return until when the proposer may carry out the approved act. Return None if approving
-        carries it out, or if nobody has approved it."""
+        """Return the end of the time in which the proposer may carry out the approved act. Return
+        None if the approval itself carries out the act, or if nobody has approved the proposal."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -164,7 +162,8 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError, with what to do, if this person may not carry out an approved act now."""
+    """Raise UsageError if this person may not carry out an approved act now. The message says what
+    to do."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -187,13 +186,13 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return the same state for every subject. For acts whose subject may change before the
+    """Return the same state for every subject. For kinds whose subject may change before the
     approval."""
     return ""
 
 
 def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
-    """Return a `perform` that only stores the approval; the proposer carries out the act later."""
+    """Return a `perform` that only stores the approval. The proposer carries out the act later."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -203,7 +202,7 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Build a `where` for a kind whose subjects are items of a list."""
+    """Build the `where` of a kind whose subjects are items of the list `pages`."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -232,9 +231,9 @@ async def propose(
 ) -> Proposal:
     """Insert a proposal and its audit entry in the caller's transaction.
 
-    who       the proposer, as returned by `permitted` for the kind's action
-    because   why one person may not do the act alone. A refusal begins with this text, and the
-              proposal's sentence ends with it
+    who       the proposer, as returned by `permitted` for the kind's action because   why one
+    person may not do the act alone. The text begins a refusal's message and ends
+              the proposal's sentence
     sentence  the act, with its money and consequence
 
     Raises UsageError for a proposer who has not proved their identity, and for a duplicate.
@@ -332,14 +331,15 @@ class Proposals:
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds of proposals that a role may see, which are those that it may propose.
+        """Return the kinds of proposals that a role may see: the kinds that the role may propose.
         Return None if the role may see all kinds."""
         if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return waiting proposals of these kinds. The first to expire comes first."""
+        """Return the proposals of these kinds that wait for a decision. The first to expire comes
+        first."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
@@ -364,8 +364,8 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve the proposal now; None if they can. For acts that
-        take long, a changed subject is noticed only on approval."""
+        """Return why this person cannot approve the proposal now; None if they can. If the act
+        takes long, the subject is not checked for changes before the approval."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -384,9 +384,9 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. `typed` is explained at `Agree`. Raise
-        NotFoundError for an unknown proposal. Raise UsageError for a person who may not approve it,
-        an act that is impossible now, and a changed subject."""
+        """Approve a proposal and carry out its act. `Agree` explains `typed`. Raise NotFoundError
+        for an unknown proposal. Raise UsageError if the person may not approve the proposal, if the
+        act is impossible now, or if the subject has changed."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
@@ -412,7 +412,7 @@ class Proposals:
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Withdraw one's own proposal. Raise NotFoundError for an unknown proposal, and UsageError
-        for a proposal by another person."""
+        for another person's proposal."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -554,7 +554,8 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Return a notice on whose proposals an invited operator cannot approve, and until when."""
+    """Return a notice for a newly invited operator. It names the person whose proposals the
+    operator cannot approve, and the end of this restriction."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals made "
         f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must"
@@ -570,9 +571,9 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the two persons may be one, because one received the other's invitation
-    or token. Invitations and tokens count if they were created within a proposal's lifetime,
-    directly or through other persons."""
+    """Raise UsageError if the two operators may be one person. They may be if one received an
+    invitation or token from the other within a proposal's lifetime, directly or through other
+    persons, or if only one of them signs in with the company's account."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

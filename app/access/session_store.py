@@ -19,8 +19,8 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""Way in which a session began. The ways are a password with a second factor, the company's
-account, or a link that the machine's owner made."""
+"""How a session began: with a password and a second factor, with the company's account, or with a
+link made by the machine's owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
-    """Return whether any active operator could sign in."""
+    """Return whether any active operator has a means of signing in."""
     rows = await connection.execute(
         text(
             "SELECT 1 FROM operators LEFT JOIN credentials ON credentials.name = operators.name "
@@ -217,8 +217,8 @@ async def add_link(
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> SignInLink | None:
-    """Return the link of a token. Return None if the link is not usable or its operator is not
-    active."""
+    """Return the link that belongs to a token. Return None if the link is used or expired, or if
+    its operator is disabled."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -232,7 +232,7 @@ async def open_link(
 
 
 async def delete_invitations(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's invitations, which would let them set a password again."""
+    """Delete a person's invitations, so that the person cannot set a password with them."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
     )
@@ -271,16 +271,17 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return query parameters that select active sessions: the present time, and bounds of the last
-    use. The upper bound excludes a session dated by a fast clock, which would last too long."""
+    """Return the query parameters that select active sessions: the present time, and the bounds of
+    their last use. The upper bound excludes sessions dated by a fast clock, which would last too
+    long."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the active session of a cookie, with the operator's present role. Return None if the
-    session has expired or was ended, or its operator was disabled."""
+    """Return the active session that belongs to a cookie, with the operator's present role. Return
+    None if the session has expired or was ended, or if its operator was disabled."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -296,9 +297,9 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the person of a cookie's session, even if the session has expired. Return None for an
-    unknown cookie, and for a session that a person ended, because somebody else may have the
-    cookie."""
+    """Return the name of the person whose session has this cookie, even if the session has expired.
+    Return None for an unknown cookie. Also return None if a person ended the session, because
+    somebody else may have the cookie."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -323,8 +324,8 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give a session a new cookie after an identity check. Return False if the session was
-    ended."""
+    """Replace a session's cookie after the person's identity was checked. Return False if the
+    session has ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -355,7 +356,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return how many active sessions each person has, and when one was last used."""
+    """Return, for each person, the number of active sessions and the time of the latest use."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -411,8 +412,7 @@ async def revoke_own_sessions(
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and invitation after a restore, because the backup may contain revoked
-    ones."""
+    """End every session and invitation after a restore. The backup may contain revoked sessions."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 

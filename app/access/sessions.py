@@ -1,8 +1,8 @@
 """Signing in to the console: invitations, passwords with one-time codes, and sessions.
 
-1 invite   `operators invite` makes a link that works once within a day
-2 set up   with the link a person sets a password, and a one-time code if their role needs one
-3 sign in  a session begins: a row under the hash of a random cookie
+1 invite   `operators invite` makes a link that works once within a day 2 set up   the link lets the
+person set a password, and a one-time code if their role needs one 3 sign in  a session begins: a
+row under the hash of a random cookie
 
 With the company's account (`company_account.py`), steps 1 and 2 are not needed: at every sign-in
 the provider states who the person is, and which role the person has.
@@ -29,9 +29,10 @@ ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
 IDLE: Final[Duration] = 8 * HOUR
 LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
-"""Length of a session that the machine's owner opens without a password or the provider."""
+"""Duration of a session that the machine's owner opens for an operator by a link."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""Time between stored updates of a session's last use. Reading a page should rarely write."""
+"""Minimum time between two stored updates of a session's last use, so that page views rarely
+write."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
 """Roles that sign in with a second factor: all roles that see customers' data."""
@@ -60,9 +61,9 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Return an invitation's token for a person, and add the person if they are new. A person with
-    a password can set a new one with the link. Raise UsageError if `by` may not do this, and for a
-    role other than the person's."""
+    """Return the token of an invitation. Add the person if they are new. A person with a password
+    can set a new password through the link. Raise UsageError if `by` may not invite, or if a known
+    person has another role."""
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -99,8 +100,8 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Create the demo's operator and return the token of the operator's link. Only for the demo's
-    database."""
+    """Create the demo's operator and return the token of a link that signs the operator in. Only
+    for the demo's database."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -124,7 +125,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link of this token. Raise LinkRefused if there is none."""
+    """Return the usable link with this token. Raise LinkRefused if there is none."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -142,8 +143,8 @@ async def accept_invitation(
     old: str = "",
 ) -> str:
     """Set the invited person's password, end the person's sessions, and begin a new session. Return
-    its cookie. Raise LinkRefused, and UsageError for a bad password or code. `_begin` explains
-    `old`."""
+    the new session's cookie. Raise LinkRefused for an unusable link, and UsageError for a bad
+    password or code. `_begin` explains `old`."""
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
     kept = await credentials.password_text(password)
@@ -167,9 +168,10 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return the token of a link that opens one short session of an operator. Only for the
-    machine's owner, when nobody can sign in otherwise. Raise UsageError and NotFoundError. For
-    proposals the link counts like an invitation that its maker gave to the operator."""
+    """Return the token of a link that opens one short session of an operator. Only the machine's
+    owner may create it, for when nobody can sign in. Raise UsageError if `by` may not do this, and
+    NotFoundError for an unknown operator. For the approval of proposals, the link counts like an
+    invitation."""
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -192,9 +194,9 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session by a link from the machine's owner. Return the session's cookie and operator.
-    With `demo`, the demo operator's link is accepted too. Raise LinkRefused. `_begin` explains
-    `old`."""
+    """Begin a session with a link from the machine's owner. Return the session's cookie and the
+    operator's name. With `demo`, also accept the demo operator's link. Raise LinkRefused for an
+    unusable link. `_begin` explains `old`."""
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -210,12 +212,12 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for the person of a company account. Return the session's cookie and
-    operator. `_begin` explains `old`.
+    """Begin a session for the person of a company account. Return the session's cookie and the
+    operator's name. `_begin` explains `old`.
 
-    A new person becomes an operator, and a known person gets the role that the provider states now.
-    Raise CompanyRefused, also if the provider states no role; the person's sessions and tokens then
-    end.
+    A new person becomes an operator. A known person gets the role that the provider states now.
+    Raise CompanyRefused if the person may not sign in. If the provider states no role, also end the
+    person's sessions and tokens.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -246,8 +248,8 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Set an operator's role to the provider's. If there is no role, end the operator's sessions
-    and tokens."""
+    """Set an operator's role to the role that the provider states. If the provider states no role,
+    end the operator's sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -271,9 +273,9 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an account that is unknown here. Return None if the person has no role.
-    Raise CompanyRefused for a name that is invalid or taken, and for a first operator who is not an
-    admin."""
+    """Add the person of an unknown company account as an operator. Return None if the person has no
+    role. Raise CompanyRefused if the name is invalid or taken, or if the first operator of the
+    database would not be an admin."""
     if account.role is None:
         return None
     try:
@@ -302,7 +304,7 @@ async def prove_by_company(
 ) -> str:
     """Renew the session of a person who signed in again with the company's account. Return the
     session's new cookie. The person gets the role that the provider states now. Raise
-    CompanyRefused for another person's account, and for an account without a role."""
+    CompanyRefused if the account belongs to another person or has no role."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -322,7 +324,7 @@ async def link_company(
 ) -> str:
     """Switch a signed-in person to the company's account. Return the cookie of a new session. The
     person's password, invitation and sessions end, and the person gets the role that the provider
-    states. Raise CompanyRefused, also for an account without a role."""
+    states. Raise CompanyRefused if the account cannot be linked or has no role."""
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
     async with context.database.writing() as connection:
@@ -356,8 +358,9 @@ async def sign_in(
     passkey: passkeys.PasskeyAnswer | None = None,
     old: str = "",
 ) -> str:
-    """Begin a session and return its cookie. Raise SignInRefused. A person with a second factor
-    must give it: a one-time code, or a passkey's answer. `_begin` explains `old`."""
+    """Check a person's password and second factor, begin a session, and return its cookie. The
+    second factor is a one-time code or a passkey's answer. Raise SignInRefused if the check fails.
+    `_begin` explains `old`."""
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
@@ -428,12 +431,13 @@ CONSOLE: Final = "the console"
 """Subject of a sign-in in the audit trail."""
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Person named for a failed sign-in. The typed name may be a password, so it is not stored."""
+"""Person named in the audit entry of a failed sign-in. The typed name is not stored, because it may
+be a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Write an audit entry for a failed sign-in. With `name`, the entry is for a wrong password
-    that was typed again in that operator's session."""
+    """Write an audit entry for a failed sign-in. If `name` is given, that signed-in operator typed
+    a wrong password when asked for it again."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -444,8 +448,8 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether the password is the signed-in person's own. A guest of the demo needs no
-    password."""
+    """Return whether the password is the signed-in person's own. Guests of the demo have no
+    password, so any text is accepted."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -454,10 +458,11 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the active session of a cookie, and store its last use every few minutes.
+    """Return the active session with this cookie. Update the stored time of the session's last use
+    every few minutes.
 
-    used  whether a person made the request. Requests that a page makes by itself don't count, or an
-          open tab would keep a session active for ever
+    used  whether a person made the request. Requests that a page makes by itself do not count as
+          use, or an open tab would keep a session active for ever
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -471,14 +476,15 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the person of a cookie's session, even if it has expired. This gives no access."""
+    """Return the name of the person whose session has this cookie, even if the session has expired.
+    Do not use the name to grant access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Give a session a new cookie and return the cookie. Return None if the session has ended
-    meanwhile. The session still expires at the same time."""
+    """Replace a session's cookie and return the new cookie. Return None if the session has ended.
+    The session's expiry does not change."""
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -536,14 +542,13 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential; None if the person has no password, like a guest of the
-    demo."""
+    """Return a person's credential; None if the person has no password, as a guest of the demo."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 
 
 def session_id(token: str) -> str:
-    """Return the id under which a person sees a session of their own."""
+    """Return the id that a person's account page shows for one of their sessions."""
     return operator_store.hashed(token)[: session_store.ID_CHARS]
 
 
@@ -556,7 +561,7 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace the password of a person who gave the old one. End the person's sessions, except the
+    """Replace a person's password, which the caller has checked, and end their sessions except the
     session with the cookie `here`. Raise UsageError for a bad password."""
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
@@ -566,9 +571,9 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace the one-time secret of a person who gave their password. End the person's sessions,
-    except the session with the cookie `here`. Raise UsageError if the code does not belong to the
-    new secret."""
+    """Replace a person's one-time secret; the caller has checked the password. End the person's
+    sessions, except the session with the cookie `here`. Raise UsageError if the code does not
+    belong to the new secret."""
     step = None
     if credentials.is_totp_secret(totp):
         step = credentials.fitting_step(totp, code, now=context.clock.now(), after=None)
@@ -606,8 +611,8 @@ async def add_passkey(
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
     """Delete a person's passkey. End the person's sessions, except the session with the cookie
-    `here`. Raise UsageError for the only second factor of a role that needs one, and NotFoundError
-    for an unknown passkey."""
+    `here`. Raise UsageError if the person's role needs this passkey as a second factor, and
+    NotFoundError for an unknown passkey."""
 
     async def change(connection: Connection) -> None:
         if not await session_store.delete_passkeys(connection, name, identity):
@@ -625,8 +630,8 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change the given members of a person's credential, end the person's other sessions, and write
-    an audit entry. `change` makes further changes in the transaction."""
+    """Change the named columns of a person's credential, end the person's other sessions, and write
+    an audit entry. `change` may make further changes in the same transaction."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -649,7 +654,7 @@ async def _set_own(
 
 
 async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collection[str]) -> None:
-    """End sessions of a person at the person's own request."""
+    """End some of a person's sessions because the person asked for it."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -690,7 +695,7 @@ async def somebody_can_sign_in(context: DatabaseContext) -> bool:
 
 
 async def first_use(context: DatabaseContext, form: str) -> bool:
-    """Mark a form's id as used. Return False if the form was sent before."""
+    """Mark a form's id as used. Return False if the id was used before."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         return await session_store.use_form(connection, form, now=now, kept_since=now - LONGEST)

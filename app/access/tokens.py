@@ -1,9 +1,9 @@
-"""API tokens: shown once when they are created, stored as hashes, with scopes and an optional
-expiry.
+"""API tokens, which are shown once when created and stored as hashes. Each has scopes and may
+expire.
 
 A program's token acts for the program. An operator's own token acts for the person, in commands and
-in the API, with the rights of the person's role. It always expires, and it stops working when the
-operator is disabled.
+in the API, with the rights of the person's role. A personal token always expires, and it stops
+working when the operator is disabled.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""Permission of a token. read orders and the feed · register orders · start payments ·
-reconciliations and reports · evidence bundles"""
+"""Permission of a token: to read orders and the feed, register orders, start payments, read and run
+reconciliation, or build evidence bundles."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Default scopes, which a shop's program needs. The other scopes show the merchant's books or
-customers, and must be named."""
+"""Scopes of a new token if none are named. A shop's program needs only these; the other scopes show
+the merchant's books or customers."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
-"""Time before its expiry from which a token is reported, so that it can be replaced."""
+"""Time before a token's expiry at which the token is first reported, so that it can be replaced."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -85,23 +85,21 @@ async def issue_token(
 
 
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
-"""Scopes of every operator's own token."""
+"""Scopes that every personal token has."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of an operator's own token, each with the page that the operator's role must
-permit."""
+"""Further scopes of a personal token, each with the page that the owner's role must permit."""
 
 
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """Issue an operator's own token, named after the operator. Return the token and its stored
-    data.
+    """Issue a personal token, named after its operator. Return the token and its stored data.
 
     until, zone  as in `issue_token`
 
-    Raises NotFoundError for an operator who is not active, and UsageError for an invalid expiry or
-    a person who may not do this.
+    Raises NotFoundError for an operator who is not active. Raises UsageError for an invalid expiry,
+    or if `by` may not issue tokens.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:
@@ -133,7 +131,8 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """Return a token name that is not taken: `Ann`, else `Ann-2`, and so on."""
+    """Return a free token name: the operator's name, or else the name with a number, as in
+    `Ann-2`."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name
@@ -143,8 +142,8 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Parse the expiry that a person gives for a token. A day without a time means the end of that
-    day. Raise UsageError for anything but a moment after now."""
+    """Parse the expiry that a person typed for a token. A day without a time means the end of that
+    day. Raise UsageError for an invalid text or an expiry that is not in the future."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -170,7 +169,7 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of the stored hash, which shows if another token's hash has replaced it."""
+    """Return a digest of the token's stored hash, by which a replaced hash is detected."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
@@ -204,13 +203,13 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return the stored data of a token, even if it is revoked or expired. Return None for any
-    other text."""
+    """Return the stored data of a token, even of a revoked or expired token. Return None if the
+    text is no known token."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenNotInForce(TallyhookError):
-    """Error for a text that is not an active token."""
+    """Error for a text that is not an active token. The message says how to get one."""
 
 
 class ScopeMissing(TallyhookError):
@@ -218,8 +217,8 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return the token's name if it is valid for this scope. Raise TokenNotInForce or
-    ScopeMissing."""
+    """Return a token's name if the token is valid for this scope. Raise TokenNotInForce if the
+    token is not active, and ScopeMissing if it lacks the scope."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -255,8 +254,8 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns this token. Raise TokenNotInForce for a token that is not
-    active, and ScopeMissing for a program's token."""
+    """Return the operator who owns this token. Raise TokenNotInForce if the token is not active,
+    and ScopeMissing if a program owns it."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(

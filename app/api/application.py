@@ -43,8 +43,8 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers except those to deliveries. It sets HEADERS, counts the API's
-    answers 401 and 403, and logs them at most once a minute."""
+    """ASGI middleware for all answers except answers to deliveries. It sets HEADERS, counts the
+    API's answers 401 and 403, and logs them at most once a minute."""
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
         self._application = application
@@ -71,11 +71,11 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Application that calls its first routes directly. For a delivery, Starlette's middleware and
-    router would take a fifth of the processor time."""
+    """Starlette application that calls some routes directly. For a delivery, Starlette's middleware
+    and router would take a fifth of the processor time."""
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """Each route with the application that it calls."""
+    """Routes that are tried first, each with the application that it calls."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():
@@ -87,8 +87,8 @@ class _Application(Starlette):
 
 
 class _Whole(Convertor[str]):
-    """Path converter that matches the whole rest of a path. Starlette's own converter stops before
-    a line break: for a reference that is `A` and a line break, it would match order `A`."""
+    """Path converter that matches the whole rest of a path, including line breaks. Starlette's own
+    converter stops before a line break, so `A` with a line break would match order `A`."""
 
     regex = r"(?s:.*)"
 
@@ -113,12 +113,11 @@ def build_application(
     elsewhere: Elsewhere,
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The caller opens everything that the application uses.
+    """Return the ASGI application. The caller opens and closes everything that is passed in.
 
-    alarms         sentences about problems that no outcome shows, such as silence of a source
-    proposals      loads the proposals when they are first requested
-    elsewhere      runs long work in separate processes
-    count_refused  counts the API's answers 401 and 403
+    alarms         returns sentences about problems that no outcome shows, such as a silent source
+    proposals      loads the proposals when they are first requested elsewhere      runs long work
+    in separate processes count_refused  counts the API's answers 401 and 403
     """
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)
@@ -177,8 +176,8 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Return a function that loads a value at its first call, and returns that value from then on.
-    It loads in a thread, so that the event loop can answer webhooks meanwhile."""
+    """Return a function that calls `load` once, in a thread, and then always returns that result.
+    The thread lets the event loop answer webhooks meanwhile."""
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:

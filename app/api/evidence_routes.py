@@ -1,7 +1,8 @@
-"""The API of evidence: an order's bundle, and its case: checklist, letter, list of attachments.
+"""The API of evidence: an order's bundle, and an order's case with checklist, letter and
+attachments.
 
-A person with their own token takes the bundle. The documents of a case are those that the commands
-print; no attached file is served.
+A bundle needs a person's own token. The documents of a case equal the output of the commands. The
+attached files themselves are not served.
 """
 
 import re
@@ -33,17 +34,17 @@ MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
 bundles, up to 256 MiB."""
 
 AT_ONCE: Final = 1
-"""Bundles, and likewise letters, that are built concurrently. Each build reads everything that was
-received for an order."""
+"""Number of bundles that are built at the same time, and likewise of letters. Each build reads
+everything that was received for an order."""
 
 MOST_S: Final = 120.0
-"""Longest duration of one build, in seconds. A bundle of an order with twenty deliveries takes two,
-including the start of its process."""
+"""Time limit of one build in seconds. The bundle of an order with twenty deliveries takes two
+seconds, including the start of its process."""
 
 
 class EvidenceRoutes:
-    """The endpoint for bundles. A separate process builds each bundle, so deliveries are still
-    answered."""
+    """The endpoint for bundles. Each bundle is built in a separate process, so that this process
+    can answer deliveries meanwhile."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         self._work = elsewhere(
@@ -89,7 +90,8 @@ async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the bytes of an unlinked file. Closing the file frees its space."""
+    """Yield the bytes of a file that has no name any more, then close the file, which frees its
+    space."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part
@@ -111,7 +113,7 @@ class CaseAsked(AsOfAsked):
     )
 
     def of(self, order: str) -> CaseRequest:
-        """Return the request for this order's case."""
+        """Return a request for the case of this order, with these query parameters."""
         return CaseRequest(
             order=order, as_of=self.as_of, family=self.family, respond_by=self.respond_by
         )

@@ -90,7 +90,7 @@ T = TypeVar("T")
 
 
 class FinanceRoutes:
-    """The endpoints; each needs the scope `finance`."""
+    """The endpoints of finance. Each needs the scope `finance`."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -244,7 +244,8 @@ class FinanceRoutes:
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
-    """Return the first breaks, and the name of the last returned break if more follow."""
+    """Return the first `limit` breaks. If more follow, also return the id of the last break
+    returned."""
     found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
@@ -255,7 +256,8 @@ async def _first(
 
 
 def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list[T], str | None]:
-    """Return a page of items by name, and the name of the last returned item if more follow."""
+    """Return a page of named items. If more follow, also return the name of the last item
+    returned."""
     names = list(known)
     if asked.after and asked.after not in known:
         sentence = f"after is not a {what}: leave it out to start from the first page."

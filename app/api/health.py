@@ -31,7 +31,7 @@ def _seconds(alarm: Alarm | None) -> int:
 def _moments(
     state: health.StoreState, certificate: health.PublicCertificate | None
 ) -> dict[str, int]:
-    """Return gauges with moments in Unix time. A moment that is not known has no gauge."""
+    """Return the gauges that hold moments, in Unix time. Unknown moments are left out."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
@@ -44,13 +44,12 @@ def _moments(
 
 
 class Health:
-    """The three endpoints.
+    """The endpoints /livez, /readyz and /metrics.
 
-    reasons          names the tasks of this process that are not working
-    read_elsewhere   whether processes that are started separately read the deliveries
-    certificate      certificate of the public URL, if it is monitored
-    checkout_denied  returns why no payment can be started, or None
-    name             name by which `doctor` recognizes the service
+    reasons          returns the names of this process's tasks that are not working read_elsewhere
+    whether separately started processes read the deliveries certificate      monitor of the public
+    URL's certificate, or None checkout_denied  returns why no payment can be started, or None name
+    name by which `doctor` recognizes the service
     """
 
     def __init__(
@@ -94,12 +93,13 @@ class Health:
     async def readyz(self, request: Request) -> Response:
         """Answer 200 while deliveries can be stored and read, else 503 with the reasons.
 
-        Nothing that a stranger sends, or a provider answers, makes the service unready. `doctor`
-        repeats the reasons.
+        Neither a stranger's request nor a provider's answer can make the service unready. `doctor`
+        shows the same reasons.
 
-        `sources` has the state of each source, `unsafe` settings that risk stored data, `checkout`
-        why no payment can be started, `golive` what a live instance lacks, and `findings` how many
-        orders need a person. Each active alarm is a member, such as `silence`.
+        Members of the answer: `sources` is the state of each source; `unsafe` lists settings that
+        risk stored data; `checkout` is why no payment can be started; `golive` is what a live
+        instance lacks; `findings` is how many orders need a person. Each active alarm has a member
+        of its own, such as `silence`.
         """
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
@@ -143,8 +143,8 @@ class Health:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
-        """Return a document about each source, with the watchdog's last findings about refused
-        deliveries."""
+        """Return a document for each source. For a refusing source, the document includes the
+        watchdog's explanation."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(
@@ -154,8 +154,8 @@ class Health:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of unsigned sources by numbers in all texts of a document. An unsigned
-        source is protected only by its address, which contains its name."""
+        """Replace the names of unsigned sources by numbers in all texts of a document. Only the
+        secret address protects an unsigned source, and the address contains the source's name."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

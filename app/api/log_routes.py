@@ -1,7 +1,6 @@
 """The API of deliveries, notifications, held orders and the log's witnesses.
 
-It is for people with their own tokens. It never shows a body, and shows only headers that are not
-secret.
+Callers need a person's own token. Bodies and secret headers are never shown.
 """
 
 from dataclasses import asdict, dataclass
@@ -53,7 +52,7 @@ class ReleaseAsked:
 
 
 class LogRoutes:
-    """The endpoints."""
+    """The endpoints of deliveries, notifications, held orders and witnesses."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context

@@ -88,8 +88,8 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return links from a list to operations on one item. The first item supplies their
-    parameters."""
+    """Return OpenAPI links from a list to operations on one of its items. The item's parameters
+    come from the first item."""
     return {
         operation: {
             "operationId": operation,
@@ -115,11 +115,11 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
         getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",
     ),
 }  # fmt: skip
-"""Links from an operation's answer 200 to operations on what it names, like a first item."""
+"""Links from an operation's answer 200 to operations on the items in that answer."""
 
 
 class _Describing:
-    """Builder of operation descriptions. It collects the schemas that the descriptions use."""
+    """Builder of the Operation Objects. It also collects the schemas that they use."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
@@ -150,7 +150,7 @@ class _Describing:
         }
 
     def body(self, document: Any, *, closed: bool = False) -> dict[str, Any]:
-        """Return a required request body."""
+        """Return the description of a required JSON request body."""
         return {"required": True, "content": self._json(document, closed=closed)}
 
     def _json(self, document: Any, *, closed: bool = False) -> dict[str, Any]:
@@ -159,7 +159,8 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return a query parameter's description. An empty optional parameter counts as absent."""
+        """Return the description of a query parameter. An empty value of an optional parameter
+        counts as absent."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}
@@ -178,7 +179,7 @@ class _Describing:
         }
 
     def _successes(self, described: Operation) -> dict[int, dict[str, Any]]:
-        """Return the successful answers declared by the endpoint's return type."""
+        """Return descriptions of the successful answers, from the endpoint's return type."""
         found: dict[int, dict[str, Any]] = {}
         kind = described.takes["return"]
         media = {each: {"schema": _WORD} for each in described.media}
@@ -319,10 +320,9 @@ _TAGS: Final = {
 def api_document(
     *, page_max: int = PAGE_MAX, longpoll_max_s: int = LONGPOLL_MAX_S
 ) -> dict[str, Any]:
-    """Return the OpenAPI description with an instance's limits.
+    """Return the OpenAPI description for an instance with these limits.
 
-    page_max        largest page size
-    longpoll_max_s  longest wait of long polling, in seconds
+    page_max        largest page size longpoll_max_s  longest wait of long polling, in seconds
     """
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}

@@ -1,10 +1,11 @@
 """Operations of the API: one list from which the routes and the description are built.
 
-1. An operation names its address, its scope and its endpoint, a method of a class with routes.
-2. The endpoint's parameters declare its input: `request`; `who` for the caller; the members of the
-    path by name; and `asked`, a dataclass of query parameters. Its return type declares its answer:
-    a document, `Created` or `Accepted` of one, or a response.
-3. `ApiRoute` admits the caller, reads the parameters, and answers. `openapi.py` describes the same.
+1. An operation names its path, its scope and its endpoint, which is a method of a class of routes.
+2. The endpoint's parameters declare the input: `request`; `who` for the caller; the members of the
+    path by name; and `asked`, a dataclass of query parameters. The return type declares the answer:
+    a document, `Created` or `Accepted` with a document, or a response.
+3. `ApiRoute` admits the caller, reads the parameters, and answers. `openapi.py` describes the
+   operations.
 """
 
 import json
@@ -47,10 +48,10 @@ Scope = TokenScope | Literal["operator"]
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Limits for the description where no instance's own limits are known."""
+"""Limit of long polling in the description, if no instance's own limit is known."""
 
 AS_SENT: Final = Keywords()
-"""Marks a text that is not normalized to Unicode's NFC."""
+"""Mark of a text parameter that is used without normalization to Unicode's NFC."""
 
 After = Annotated[str, AS_SENT, "The `next` of the page before."]
 Before = Annotated[
@@ -80,25 +81,25 @@ class AsOfAsked:
 
 
 ORDER_UNKNOWN: Final = ("order_unknown", "")
-"""Value of `unknown` for operations on one order."""
+"""Value of `Operation.unknown` for operations on one order."""
 
 Document = TypeVar("Document", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Document]):
-    """A document with status 200, and headers."""
+    """A document to return with status 200 and these headers."""
 
     document: Document
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Created(Answer[Document]):
-    """A document with status 201."""
+    """A document to return with status 201."""
 
 
 class Accepted(Answer[Document]):
-    """A document with status 202."""
+    """A document to return with status 202."""
 
 
 STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
@@ -106,23 +107,24 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One method of one address. The operation's id is the endpoint's name, and its description the
-    endpoint's docstring.
+    """One HTTP method of one path. The endpoint's name is the operation's id, and the endpoint's
+    docstring is the operation's description.
 
-    tag          tag in the description; empty for the path's first word
-    answers      descriptions of answers by status, including problems
-    retry_after  statuses whose answers state when to ask again
-    unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is empty,
+    tag          tag in the description; if empty, the path's first word answers      descriptions
+    of answers by status, including problems retry_after  statuses whose answers state when to ask
+    again unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is
+    empty,
                  the error's own sentence is used
-    refused      status and code of the problem for a UsageError, with the error's sentence
-    may          action or reading that a person's role must permit
-    body         document of a request body that the endpoint reads itself
-    body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
-    media        media types of an answer that is not JSON, or not only JSON
-    waits        whether the endpoint waits until deliveries are read, and reports unread ones
-                 itself
-    alone        whether only one request of this kind is answered at a time, because long lists
-                 take processor time for seconds in which deliveries must be acknowledged
+    refused      status and code of the problem for a UsageError, with the error's sentence may
+    action or reading that a person's role must permit body         document of a request body that
+    the endpoint reads itself body_bytes   size limit of a request body that is parsed for the
+    endpoint's parameter `body` media        media types of an answer that can be something other
+    than JSON waits        whether the endpoint itself waits until deliveries are read, and itself
+    reports
+                 unread ones
+    alone        whether only one request of this kind is answered at a time. Long lists take
+    seconds
+                 of processor time, in which deliveries must be acknowledged
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -169,11 +171,11 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParameter:
-    """One query parameter, from a member of a dataclass. A member's name may end in `_`.
+    """One query parameter, from a member of a dataclass. A member's name may end in `_`, which the
+    parameter's name omits.
 
-    kind      type of the value, without null
-    default   MISSING for a required parameter
-    as_sent   whether the text is used without normalization to NFC
+    kind      type of the value, without null default   value if the parameter is absent; MISSING
+    for a required parameter as_sent   whether the text is used without normalization to NFC
     """
 
     name: str
@@ -220,7 +222,7 @@ class QueryParameter:
 
 @cache
 def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
-    """Return the query parameters of a dataclass."""
+    """Return the query parameters that a dataclass declares."""
     hints, found = get_type_hints(asked, include_extras=True), []
     for each in fields(asked):
         kind, *notes = parts_of(hints[each.name])
@@ -243,16 +245,16 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """The gate of the API. It admits callers, and knows the limits and the age of unread
-    deliveries."""
+    """Gate of the API: admits callers, and knows the limits and the age of unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
-        """Return the largest allowed values of query parameters, by name."""
+        """Return the instance's largest allowed values of query parameters, by name."""
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the calling program's name, or the calling person. Raise ApiProblem 401 or 403."""
+        """Return the calling program's name, or the calling person. Raise ApiProblem 401 or 403 if
+        the token does not permit the call."""
         ...
 
     async def behind_s(self) -> int:
@@ -262,17 +264,17 @@ class Gate(Protocol):
 
 
 class ApiRoute(Route):
-    """An address of the API, with an operation for each method.
+    """A path of the API, with an operation for each HTTP method.
 
     While accepted deliveries are unread, every answer to an admitted caller has the header
     `Tallyhook-Behind`.
     """
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
-        """Build the route of one path from its operations. Each comes with the object that has its
+        """Build the route from the operations of one path, each with the object whose method is its
         endpoint.
 
-        alone  admits one request at a time, for operations that are `alone`
+        alone  limiter that admits one request at a time, for operations that are `alone`
         """
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
@@ -333,8 +335,8 @@ class ApiRoute(Route):
 
 
 async def _answered(operation: Operation, owner: object, **values: Any) -> object:
-    """Call the endpoint and return its result. Raise ApiProblem for errors that the operation
-    declares."""
+    """Call the endpoint and return its result. Turn the errors that the operation declares into
+    ApiProblem."""
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:
@@ -380,7 +382,8 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the routes of operations, each given with the object that has its endpoint."""
+    """Return the routes of operations. `served` maps each operation to the object with its
+    endpoint."""
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():
         by_path.setdefault(operation.path, {})[operation] = owner

@@ -1,4 +1,4 @@
-"""The API of proposals: those that wait for a second person, and the decisions on them."""
+"""The API of proposals that wait for a second person, and of the decisions on them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ class ProposalsAsked:
 
 
 class ProposalRoutes:
-    """The endpoints. Code that carries out proposals is loaded at the first request, because most
-    receivers never need it."""
+    """The endpoints of proposals. The code that carries out proposals is loaded at the first
+    request, because most receivers never need it."""
 
     def __init__(self, context: AppContext, load: Loaded) -> None:
         self._context = context
@@ -112,8 +112,8 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the requested proposal. Raise ApiProblem if the proposal is unknown, or if the
-    person's role may not read its kind."""
+    """Return the proposal with this id. Raise ApiProblem if the proposal is unknown, or if the
+    person's role may not read proposals of its kind."""
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

@@ -1,8 +1,9 @@
 """Public answers about the log: its key, its signed heads, and proofs that it was only extended.
 
-Once somebody else has stored a checkpoint, it cannot be denied any more: comparing a bundle or a
-later checkpoint with it shows whether the log was rewritten. The addresses are public on purpose,
-and off by default. No answer names an order: heads and hashes show how much is sealed, not what.
+After somebody else has stored a checkpoint, the merchant cannot deny it: comparing a bundle or a
+later checkpoint with the stored checkpoint shows whether the log was rewritten. The addresses are
+public on purpose, and off by default. No answer names an order: heads and hashes show only how much
+is sealed.
 """
 
 from typing import Any, Final
@@ -23,17 +24,18 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Requests that read the log concurrently. A proof takes some milliseconds of the loop."""
+"""Number of requests that may read the log at the same time. A proof blocks the event loop for some
+milliseconds."""
 
 MAX_DIGITS: Final = 18
-"""Digits of a number of leaves in an address. A 64-bit number has room for any such number."""
+"""Maximum number of digits of a log size in an address. Such a number fits into 64 bits."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 """Header that lets a proxy cache an answer for ten seconds. Heads change at most every second."""
 
 
 class PublishedLog:
-    """The four public addresses of the log."""
+    """The four public endpoints of the log."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -50,8 +52,8 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Return the log's origin, the other addresses, and every key that has signed for the log.
-        The newest key comes last."""
+        """Return the log's origin, the other addresses, and every key that has signed the log, the
+        newest key last."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -98,8 +100,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Prove that the log with `new` leaves extends the log with `old` leaves. The answer is the
-        same as that of `tallyhook log consistency`."""
+        """Prove that the log with `new` leaves extends the log with `old` leaves. The answer equals
+        the output of `tallyhook log consistency`."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Give two sizes of checkpoints, such as 100 and 200.")

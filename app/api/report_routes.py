@@ -1,8 +1,8 @@
 """The API of results that take seconds to minutes.
 
-They are reports and journals of any period, the verification of closed months, and the effect of
-other matching rules. Each result is built in a separate process, one at a time. While a result is
-being built, the answer says so. The result equals the command's: report and journal byte for byte.
+The results are reports and journals of any period, the verification of closed months, and previews
+of other matching rules. Each result is built in a separate process, one at a time. While a result
+is being built, the answer says so. Reports and journals equal the command's byte for byte.
 """
 
 import hashlib
@@ -41,29 +41,30 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""Results that are built concurrently. Each reads everything, and takes a core and some 100 MiB."""
+"""Number of results that are built at the same time. Each build reads all data, and takes a core
+and some 100 MiB."""
 
 KEPT: Final = 4
-"""Results that are cached for repeated requests. One can have about ten MiB; a journal is a file of
-at most MAX_JOURNAL_BYTES."""
+"""Number of results that are cached for repeated requests. A result can have about ten MiB. A
+journal is a file of at most MAX_JOURNAL_BYTES."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Largest journal in an answer, in bytes: some 100,000 transactions. The command has no limit."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Largest body with rules, in bytes. JSON takes two for a line's end, and for a quotation mark."""
+"""Largest body with rules, in bytes. JSON takes two bytes for a line's end or a quotation mark."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Seconds after which a program should ask again."""
+"""Header with the number of seconds after which a program should ask again."""
 
 _MADE: Final = "made"
-"""Kind of all these jobs, which therefore share one limit."""
+"""Kind that all these jobs have, so that they share one limit."""
 
 _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Longest duration of one job, in seconds. Instances with more data can report on a replica."""
+"""Time limit of one job in seconds. An instance with more data can report on a replica."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -236,8 +237,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period and the key of its job. Without `as_of`, the moment of the
-        request is not part of the key."""
+        """Return the requested period, and a key for its job. If `as_of` was not given, the key
+        does not depend on the present moment."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -259,8 +260,8 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the running or recent job with this key, or start one; wait briefly for its end.
-        Raise ApiProblem 503 if too many jobs run, and 409 if the job failed."""
+        """Return the running or recent job with this key, or start one, and wait briefly for its
+        end. Raise ApiProblem 503 if another job is running, and 409 if the job failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_MADE, subject)
         free = self._jobs.under_way(_MADE) < AT_ONCE
@@ -280,8 +281,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how the given rules would change matches, or every mistake in the rules. Parsing
-    hostile rules can take seconds."""
+    """Return how the given rules would change matches, or a tuple of every mistake in the rules.
+    Runs in a separate process, because parsing hostile rules can take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -300,20 +301,19 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Return every step in the verification of one closed month, or of all, as the command prints
-    them."""
+    """Return the steps in verifying one closed month, or all months if `period` is None."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 
 class _Written:
-    """A file that a job has written and unlinked. Its space is freed after the last reader."""
+    """An unnamed file with a job's result. Its space is freed after the last reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's bytes. Several readers may read concurrently."""
+        """Yield the file's bytes. Several callers may do this concurrently."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -325,8 +325,8 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Return the start or the end of the period: a moment, or a whole day in the merchant's
-    zone."""
+    """Return the start of the period, or its end if `last`. The text is a moment, or a whole day in
+    the merchant's zone."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

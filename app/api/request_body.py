@@ -1,4 +1,4 @@
-"""Read the parameters and JSON of API requests. One sentence names each mistake."""
+"""Read the parameters and JSON of API requests, with one sentence for each mistake."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -46,7 +46,7 @@ GREATEST: Final = 2**63 - 1
 
 
 def order_reference(request: Request) -> str:
-    """Return the order's reference in the path, checked by `app.core.references`."""
+    """Return the order's reference in the path. Raise ApiProblem 422 if it is invalid."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
@@ -54,7 +54,8 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the raw path is UTF-8. The server replaces other bytes by U+FFFD."""
+    """Return whether the raw path is UTF-8. In the decoded path, the server has replaced invalid
+    bytes by U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -69,9 +70,9 @@ def bearer_token(request: Request) -> str:
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raise ApiProblem 422 for an unknown or repeated query parameter. A misspelled filter must not
-    be ignored. Zero bytes in the query or the path are refused too, because PostgreSQL's text
-    cannot contain them. An order's reference is checked separately."""
+    """Raise ApiProblem 422 for an unknown or repeated query parameter, so that a misspelled filter
+    is not ignored. Also refuse zero bytes in the query and the path, because PostgreSQL's text
+    cannot contain them. An order's reference is checked elsewhere."""
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -95,13 +96,14 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter; None if absent. `?name=` counts as absent, because forms send
-    it."""
+    """Return a query parameter; None if it is absent or empty. Forms send `?name=` for an empty
+    field."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query. The upper bound also limits the default."""
+    """Return a whole number from the query. If the parameter is absent, return `default`, but at
+    most `high`."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -129,7 +131,8 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter that must be one of a fixed set of words."""
+    """Return a query parameter if it is one of these words; None if it is absent. Raise ApiProblem
+    422 for any other text."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -159,7 +162,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document with text members. Raise ApiProblem 422 that names every
+    """Parse the body as a document whose members are texts. Raise ApiProblem 422 that lists every
     mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
@@ -175,7 +178,8 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit a member's type, such as `is no text`; None if it fits."""
+    """Return why a value does not fit a member's type, as in `is no text`; None if the value
+    fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -197,7 +201,7 @@ _DENIABLE = ("canceled_at", "fulfilled_at")
 
 
 MAX_REFERENCES = 50
-"""References named in one PUT. An order has one or two, and each is looked up."""
+"""Maximum number of references in one PUT. An order has one or two, and each is looked up."""
 
 
 _REFERENCE_FORMS = (
@@ -208,10 +212,11 @@ _REFERENCE_FORMS = (
 
 
 MAX_TENDERS = 20
-"""Tenders of one order. It has one or two, and all are stored with each record of its price."""
+"""Maximum number of tenders of one order. An order has one or two, and all are stored with each
+record of its price."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind. It is a word such as gift_card, never a card's number."""
+"""Pattern of a tender's kind: a word such as gift_card, never a card's number."""
 
 Amount = Annotated[
     str | float,
@@ -280,8 +285,8 @@ class ToldDocument(TypedDict):
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """Return what the body of a PUT states about an order. The error names every mistake at
-    once."""
+    """Return what the body of a PUT states about an order. Raise one ApiProblem that lists every
+    mistake."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
@@ -314,7 +319,8 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders; None if the body has no tenders, so that earlier tenders remain."""
+    """Return the tenders in the body. Return None if the body states no tenders; earlier tenders
+    then remain."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:
@@ -370,7 +376,7 @@ def _references(
 
 
 def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
-    """Return the amount with its currency.
+    """Return the body's amount with its currency. Add any mistakes to `problems`.
 
     least  smallest amount in minor units, 0 or 1
     """

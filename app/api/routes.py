@@ -71,7 +71,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Largest body in bytes. A request about one order has a few hundred."""
+"""Largest request body in bytes. A request about one order has a few hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +95,12 @@ class FeedAsked:
 
 
 class Api:
-    """The endpoints of orders and the feed. The object also admits the callers of all endpoints."""
+    """The endpoints of orders and the feed. The class also admits the callers of all endpoints."""
 
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
         """Store the context.
 
-        alarms  sentences about problems that no outcome shows, such as silence of a source
+        alarms  returns sentences about problems that no outcome shows, such as a silent source
         """
         self._context = context
         self._alarms = alarms
@@ -108,8 +108,8 @@ class Api:
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the name of the calling program, or for the scope `operator` the calling person.
-        Raise ApiProblem 401 without a valid token, and 403 without the scope."""
+        """Return the calling program's name, or the calling person for the scope `operator`. Raise
+        ApiProblem 401 if the token is not valid, and 403 if it lacks the scope."""
         token = request_body.bearer_token(request)
         with _refusing(scope):
             if scope == "operator":
@@ -117,8 +117,8 @@ class Api:
             return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds, or 0 if all are read, without
-        waiting."""
+        """Return the age of the oldest unread delivery in seconds, or 0 if all deliveries are
+        read."""
         return await behind_s(self._context, patience="none")
 
     async def get_order(
@@ -206,9 +206,9 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with its ETag, or 304 if the client already has the ledger. The tag covers
-    all members except `as_of`, including members outside the fingerprint. The tag is weak, because
-    two responses with one tag may differ in `as_of`."""
+    """Return the ledger with its ETag, or 304 if the client already has this ledger. The tag covers
+    all members except `as_of`. It is a weak tag because responses that share it may differ in
+    `as_of`."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -224,7 +224,8 @@ def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Seconds after which a shop should ask again about an unknown result, as we do meanwhile."""
+"""Header with the number of seconds after which a shop should ask again about an unknown result. We
+ask the provider meanwhile."""
 
 PLACES: Final = {
     "order": "order.reference",
@@ -271,7 +272,7 @@ class CheckoutDocument(TypedDict):
 
 
 class Checkouts:
-    """The endpoint that starts payments. `client` is None if this instance opens no sessions."""
+    """The endpoint that starts payments. `client` is None if checkout is not configured."""
 
     def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
         self._context = context
@@ -313,7 +314,8 @@ class Checkouts:
         return _answer(result)
 
     def _not_over(self, error: PaymentNotOverError) -> Response:
-        """Return the refusal with `Retry-After`, which is short if the time to wait is unknown."""
+        """Return the refusal of a new payment while an earlier payment may still succeed.
+        `Retry-After` is short if the time to wait is unknown."""
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)
@@ -328,9 +330,9 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the checkout request in a body, and whether the body asks for a new payment. Missing
-    or invalid members are left to `open_checkout`, which names all of them at once. Raise
-    ApiProblem for unknown names, because a misspelled name must not be ignored."""
+    """Return the checkout request in a body, and whether the body asks for a new payment. Raise
+    ApiProblem for unknown names, so that a misspelled name is not ignored. `open_checkout` checks
+    the values and names all mistakes at once."""
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():

@@ -20,13 +20,13 @@ from reconcile.documents import Keywords
 Schema = dict[str, Any]
 
 _WHOLE: Final = frozenset(("$ref", "anyOf", "enum"))
-"""Keywords that replace a type."""
+"""Keywords of a schema that replace its type."""
 
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
 class Schemas:
-    """Component schemas of the requested documents, by name. A component is named like its type
+    """Component schemas of the requested documents, by name. A component has its type's name
     without `Document`: the component of BreakDocument is Break."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Schemas:
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
         """Return the schema of a type. For a TypedDict, return a reference to its component.
 
-        closed  whether an object accepts only the members of its type, as in requests
+        closed  whether an object may have no members other than its type's, as in requests
         """
         origin, args = get_origin(kind), get_args(kind)
         if is_typeddict(kind):
@@ -85,13 +85,14 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member's type is NotRequired, including annotations that are still texts."""
+    """Return whether a member's type is NotRequired. The type's annotations may still be texts."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null and NotRequired, and its annotations from the inside out."""
+    """Return a type without null and NotRequired, followed by its annotations from the innermost to
+    the outermost."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])
@@ -104,7 +105,8 @@ def parts_of(kind: Any) -> tuple[Any, ...]:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows any of these schemas. Plain types are merged into one list."""
+    """Return a schema that allows whatever one of these schemas allows. Plain types are merged into
+    one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -1,7 +1,7 @@
 """The context of an operation: settings, the open database, the merchant's policy, the one clock.
 
 The command line, the API and the console hold an AppContext and pass it to operations. `Work` runs
-an operation elsewhere: in a separate process, with a separate context.
+an operation in a separate process with its own context.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """One open database, used with one policy and one clock. Objects that are built from the
-    settings are built when they are first needed."""
+    """Settings, database, policy and clock that operations share. Objects built from the settings
+    are built at their first use."""
 
     settings: Settings
     database: Database
@@ -40,16 +40,16 @@ class AppContext:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """Return every configured source. Raises ConfigurationError with the mistakes of all
-        sources."""
+        """Return every configured source by name. Raise ConfigurationError that lists all mistakes
+        in the sources."""
         from app.providers.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key of phone digests; None means that numbers are neither stored nor found.
-        Raises ConfigurationError if the key's file cannot be read."""
+        """Return the key of phone digests. Without a key, return None; phone numbers can then be
+        neither stored nor found. Raise ConfigurationError if the key's file cannot be read."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
@@ -60,17 +60,18 @@ class AppContext:
 
     @cached_property
     def zone(self) -> tzinfo | None:
-        """Return the zone in which the merchant counts days and months; None if it is not set."""
+        """Return the merchant's time zone from the settings; None if it is not set."""
         return zone_named(self.settings.timezone) if self.settings.timezone else None
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """Return the zone of days, months and pages: UTC if none is set."""
+        """Return the zone in which days and months are counted: the merchant's, or UTC if none is
+        set."""
         return self.zone or UTC
 
     @property
     def notifies_shop(self) -> bool:
-        """Return whether a shop is notified of every published revision."""
+        """Return whether the shop is notified of published revisions."""
         return self.settings.shop.url is not None
 
 
@@ -79,7 +80,7 @@ Result = TypeVar("Result")
 
 
 class Work(Protocol):
-    """Runner of one use case after another."""
+    """Runner of use cases, perhaps in other processes."""
 
     async def __call__(
         self,
@@ -87,9 +88,13 @@ class Work(Protocol):
         *args: Words.args,
         **words: Words.kwargs,
     ) -> Result:
-        """Call a function of a module, whose arguments and result can be pickled. Raises
-        UsageError, NotFoundError or UnreachableError if the function raises it, and UsageError for
-        any other error of ours. Raises UnreachableError if the process died or took too long."""
+        """Call a module's function whose arguments and result can be pickled, and return its
+        result.
+
+        Raise UsageError, NotFoundError or UnreachableError if the function raises it, and
+        UsageError for any other Tallyhook error. Raise UnreachableError if the process died or took
+        too long.
+        """
         ...
 
 
@@ -107,9 +112,8 @@ class Elsewhere(Protocol):
     ) -> Work:
         """Return `Work` that runs up to `at_once` use cases at the same time.
 
-        purpose   purpose for which each process opens the database
-        died      message if a process ended too early
-        most_s    seconds that a use case may take; None: no limit
-        too_long  message if a use case took longer
+        purpose   purpose for which each process opens the database died      message if a process
+        ended too early most_s    maximum duration of a use case in seconds; None for no limit
+        too_long  message if a use case took longer than `most_s`
         """
         ...

@@ -1,4 +1,4 @@
-"""Accepted deliveries that are not read yet, for rooms that may not import `receiving/`."""
+"""Accepted deliveries that have not been read yet. For rooms that may not import `receiving/`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Unread records, without set-aside ones: number, bytes, and the oldest and newest arrival.
+    """Number and bytes of unread deliveries, and their oldest and newest arrival. Leaves out
+    deliveries that were set aside.
 
-    copied_up_to  date of the newest commit that a standby has replayed; None on a primary
+    copied_up_to  on a standby: date of the newest commit that it has replayed; None on a primary
     """
 
     records: int = 0
@@ -23,7 +24,7 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Return whether a fast clock dated part of the backlog later than now."""
+        """Return whether the newest unread delivery is dated in the future, by a fast clock."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
@@ -39,7 +40,7 @@ class Backlog:
 
 
 class InboxEnd(NamedTuple):
-    """The last row numbers of the inbox's table and of its file."""
+    """Last row numbers in the inbox's table and in the inbox's file."""
 
     table: int
     file: int
@@ -49,29 +50,29 @@ EVERYTHING: Final = InboxEnd(2**63 - 1, 2**63 - 1)
 
 
 class UnreadInbox(Protocol):
-    """The inbox, for all code except its receiver and its reader."""
+    """Interface of the inbox for all code except the receiver and the reader."""
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
         """Return the unread deliveries among the rows up to these numbers."""
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the backlog as `backlog` does, and the present last row numbers of table and
+        """Return the backlog as `backlog` does, with the present last row numbers of table and
         file."""
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the bytes of read rows that are not deleted yet from an SQLite database's
-        inbox."""
+        """Return the size in bytes of rows in an SQLite inbox that were read but not yet
+        deleted."""
         ...
 
     async def tidy(self) -> bool:
-        """Delete all read rows from the inbox. Return False if this was not done in time."""
+        """Delete all read rows from the inbox. Return False if the time limit was reached first."""
         ...
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each damage to the inbox's own file."""
+        """Return a sentence for each fault found in the inbox's own file."""
         ...
 
     async def rewrite(self) -> None:
-        """Rewrite the inbox's own file, so that no deleted content is left in it."""
+        """Rewrite the inbox's own file without the remains of deleted rows."""
