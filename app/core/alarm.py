@@ -1,5 +1,4 @@
-"""Alarms of the watchdog: each is raised while something is wrong that nothing else would
-report."""
+"""Alarms of the watchdog about problems that nothing else would report."""
 
 from dataclasses import dataclass
 
@@ -8,12 +7,11 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One alarm that is raised at present.
+    """An alarm that is raised at present.
 
-    reason    a code, for the log
-    sentence  for people: what is wrong, where, and what to do
-    pressing  whether something is certainly wrong; otherwise a person must judge
-    since     when the problem began; None if unknown
+    reason    a code, for the log sentence  for people: what is wrong, where, and what to do
+    pressing  whether something is certainly wrong; if not, a person must judge since     when the
+    problem began; None if unknown
     """
 
     reason: str

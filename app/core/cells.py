@@ -1,12 +1,12 @@
 """CSV for spreadsheets in which text never becomes a formula. All CSV of this program is made here.
 
 A spreadsheet may split a line in unintended places. A spreadsheet program that is set to semicolons
-splits `"x;=1+1"`, because it recognizes a quotation mark only at the start of a cell. It takes the
-second half for a formula. The same happens at a tab, and at a line break inside a cell. So no part
-of a text between such separators may begin like a formula.
+splits `"x;=1+1"`, because it recognizes a quotation mark only at the start of a cell. It then reads
+the second half as a formula. The same happens at a tab, and at a line break inside a cell. So no
+part of a text between such separators may begin like a formula.
 
-A file for a person begins with a byte order mark: without it Excel takes UTF-8 for an old encoding.
-CSV that a program reads from a pipe has none.
+A file for a person begins with a byte order mark. Without the mark Excel would read UTF-8 as an old
+encoding. CSV that a program reads from a pipe has no mark.
 
 Leaves out: numbers and dates, which only a program writes.
 """
@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from typing import Final
 
 BYTE_ORDER_MARK: Final = "\ufeff"
-"""First character of a CSV file for people; `files/tables.py` reads files with and without it."""
+"""First character of a CSV file for people. `files/tables.py` reads files with or without it."""
 
 _MARK: Final = "'"
 
 _SEPARATORS: Final = ";\t\r\n"
-"""Characters at which a spreadsheet may split a quoted cell. A comma does not split one."""
+"""Characters at which a spreadsheet may split a quoted cell; a comma is none of them."""
 
 # White space, also invisible, and quotation marks, which may open a cell.
 _PASSED_OVER: Final = '\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff"'
@@ -42,7 +42,7 @@ _QUOTED: Final = re.compile(f'[,"{_SEPARATORS}{_MARK}]|\\A\\s|\\s\\Z')
 
 
 def safe_cell(text: str) -> str:
-    """Put `'` before every part of a text that a spreadsheet program would take for a formula.
+    """Put `'` before every part of a text that a spreadsheet program would read as a formula.
 
     `cell_text` reverses this.
     """
@@ -50,7 +50,8 @@ def safe_cell(text: str) -> str:
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Mark a run of separators and white space that precedes the start of a formula."""
+        """Mark the separators in a run of separators and white space if a formula could begin
+        behind it."""
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
             return _SEPARATOR.sub(lambda each: each[0] + _MARK, run[0])
@@ -63,13 +64,13 @@ def safe_cell(text: str) -> str:
 
 
 def cell_text(cell: str) -> str:
-    """Return the text from which `safe_cell` made this cell."""
+    """Return the text from which `safe_cell` made the cell."""
     return _MARKED.sub("", cell)
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells into a CSV line (RFC 4180) with its line end. Cells with separators are quoted.
-    Texts from other people must have passed through `safe_cell`."""
+    """Join cells into a CSV line (RFC 4180) with its line end, quoting cells where needed. The
+    caller passes texts from other people through `safe_cell` first."""
     return (
         ",".join(
             '"' + cell.replace('"', '""') + '"'

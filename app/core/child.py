@@ -1,14 +1,14 @@
 """Child processes that run a plain function within limits of memory, processor time and duration.
 
     parent                                            child
-    start an interpreter, nearly all kept from it ─▶  lower its limits
-    send the function's name and its values       ─▶  call the function
+    start an interpreter without our secrets      ─▶  lower its limits
+    send the function's name and arguments        ─▶  call the function
     read JSON or bytes, up to a size              ◀─  answer: a result, and how it ended
     kill it when its time is up, or the caller is canceled
 
-The function may read hostile data, so the child counts as hostile once the function runs. The
-child's answer is never unpickled, and the only text passed on is the sentence of one of our own
-errors. The child can still read files and reach the network like this process.
+The function may read hostile data, so the child counts as hostile as soon as the function runs. The
+parent never unpickles the child's answer. The only text that it passes on is the message of one of
+our own errors. The child can still read files and reach the network like this process.
 """
 
 import asyncio
@@ -36,27 +36,29 @@ Result = TypeVar("Result")
 MIB: Final = 1024 * 1024
 
 MAX_SENTENCE: Final = 2_000
-"""Most bytes of an error's sentence that are passed on."""
+"""Maximum length in bytes of an error message that is passed on."""
 
 MAX_HEAD: Final = 4_000
-"""Most bytes of the head of an answer: a pipe takes that many in one piece."""
+"""Maximum size in bytes of an answer's head. A pipe accepts that many bytes in one piece."""
 
 AT_ONCE: Final = 4
-"""Most children that `run_in_child` runs at a time. Each occupies a thread of asyncio, which has at
-least five. A child that waited for a thread would use up its time before it gets its request."""
+"""Maximum number of children that `run_in_child` runs at a time. Each child occupies a thread of
+asyncio, which has at least five. A child that waited for a thread would use up its time
+meanwhile."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
 _TOO_MUCH: Final = 1_000
-"""Code used in place of an exit code if the result is too large."""
+"""Code that replaces the exit code if the result is too large."""
 
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
 )  # fmt: skip
-"""Environment variables that a child gets, in addition to LC_*. Our own settings hold secrets."""
+"""Environment variables that a child gets, in addition to LC_*. Other variables may hold
+secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Errors that are raised again in the parent. Any other error of ours becomes a UsageError."""
+"""Errors that the parent raises again. Any other Tallyhook error is raised as a UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """Error: a child gave no result, because it exceeded a limit, died, or the function has a
+    """Error for a child that gave no result: it exceeded a limit or died, or the function has a
     fault."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
@@ -89,13 +91,13 @@ class ChildStopped(TallyhookError):
 
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
     """Call `work(*values)` in a child process and return its result. While AT_ONCE children are
-    running, wait until one has ended.
+    running, wait until a child has ended.
 
     `work` is a function of a module, which the child imports. The values must be picklable. The
     result is bytes or a JSON value; a tuple is returned as a list.
 
-    Raises UsageError, NotFoundError or UnreachableError if the function raises it, and
-    ChildStopped.
+    Raises UsageError, NotFoundError or UnreachableError if the function raises it, and ChildStopped
+    if the child gave no result.
     """
     request, answer = _request(work, values), BytesIO()
     async with _TURNS:
@@ -118,8 +120,11 @@ def write_from_child(
     work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: IO[bytes]
 ) -> None:
     """Run the generator `work(*values)` in a child process, and write the bytes that it yields to a
-    file. Blocks the thread, so it is for processes that serve nobody meanwhile. Raises the errors
-    of `run_in_child`; the file is then incomplete."""
+    file.
+
+    Blocks the thread, so it is for processes that serve no requests. Raises the errors of
+    `run_in_child`; the file is then incomplete.
+    """
     head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)
 
@@ -141,8 +146,8 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Write a child's answer to a file, and end the child. Return the head of the answer, and the
-    exit code or _TOO_MUCH."""
+    """Write a child's answer to a file, and end the child. Return the answer's head and the child's
+    exit code. If the answer is too large, the code is _TOO_MUCH."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -182,7 +187,7 @@ def _written(
 
 
 def _until(end: float) -> float:
-    """Return the seconds until a deadline. Raises TimeoutError once it has passed."""
+    """Return the seconds until a deadline. Raise TimeoutError if the deadline has passed."""
     if (left := end - monotonic()) <= 0:
         raise TimeoutError
     return left
@@ -194,7 +199,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child unless it has ended, wait for it, and close its pipes."""
+    """Kill a child if it is still running, wait for its end, and close its pipes."""
     if process.returncode is None:
         _kill(process)
         process.wait()
@@ -208,7 +213,7 @@ def _request(work: Callable[..., Any], values: tuple[object, ...]) -> bytes:
 
 
 def _result(answer: bytes, head: bytes, code: int, limits: ChildLimits) -> Any:
-    """Return the result in an answer. Raises the errors of `run_in_child`."""
+    """Return the result in an answer, or raise an error of `run_in_child`."""
     if code == _TOO_MUCH:
         raise ChildStopped(f"the result is larger than {limits.result_mib} MiB", reason="result")
     if code == -signal.SIGALRM:
@@ -240,9 +245,9 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer the one request on standard input, within the limits on the command line. The result
-    is written to standard output. The result's form, or the reason for a failure, is written to
-    standard error."""
+    """Answer the one request on standard input, within the limits on the command line. Write the
+    result to standard output. Write the result's form, or the reason for a failure, to standard
+    error."""
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
         for number in (1, 2):  # text that the function prints is not the answer
@@ -259,8 +264,8 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit permanently. The hard limit is set `beyond` higher than the soft
-    limit. A limit that is already lower stays."""
+    """Lower a resource limit permanently. The hard limit becomes `beyond` higher than the soft
+    limit. A limit that is already lower does not change."""
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
         if before != resource.RLIM_INFINITY:
@@ -269,7 +274,8 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Write the result of the request to `output`, and return the head of the answer."""
+    """Call the requested function, write its result to `output`, and return the head of the
+    answer."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

@@ -1,15 +1,14 @@
-"""Processes that run with a receiver: the worker and the console. They are started, watched and
-ended here.
+"""Supervision of the processes that run with a receiver: the worker and the console.
 
 The worker reads the inbox, folds, seals and notifies. Parent and worker exchange one-byte messages
 over a pair of sockets:
 
-    parent → child   b"+" something was accepted or said      b"s" end when the inbox is empty
-                     b"e" end: the next reads on
-                     b"l" leave folding to another            b"f" fold again
-    child → parent   b"r" the disk is sure, and it begins     b"+" something was read
-                     b"!" the disk has failed it, and it ends
-                     b"a" what an alarm is about has begun or ended
+    parent → child   b"+" a delivery was accepted or a record stated
+                     b"s" end when the inbox is empty        b"e" end now; the next child reads on
+                     b"l" leave folding to another process   b"f" fold again
+    child → parent   b"r" the disk was checked, work begins  b"+" a delivery was read
+                     b"!" the disk has failed, the child ends
+                     b"a" an alarm's condition has begun or ended
 
 A child gets its parent's settings, in anonymous memory that is its standard input. Changes of a
 settings file take effect at the parent's next start.
@@ -40,13 +39,14 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""Version that was loaded: the program may be replaced while it runs."""
+"""Version of the program when this process loaded it. The installed program may be replaced
+later."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and values such as the settings. The
-    memory becomes a child's standard input, because other users could read secrets on the child's
-    command line."""
+    """Return anonymous memory with the program's version and values such as the settings. A
+    child reads the memory as its standard input. On a command line, other users could read the
+    secrets."""
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
     pickle.dump(values, memory)
@@ -55,8 +55,8 @@ def handed_over(*values: object) -> IO[bytes]:
 
 
 def taken_over() -> tuple[Any, ...]:
-    """Return the values that the parent handed over. Raises ConfigurationError if the program was
-    replaced since the parent started, because old and new parts would judge by different rules."""
+    """Return the values that the parent handed over. Raise ConfigurationError if the program was
+    replaced after the parent started: two versions might judge by different rules."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
@@ -72,24 +72,27 @@ def taken_over() -> tuple[Any, ...]:
 
 
 AGAIN_S: Final = 0.2
-"""Seconds until a child that has ended is started again. They double each time, up to MOST_S."""
+"""Pause in seconds before an ended child is started again. The pause doubles each time, up to
+MOST_S."""
 
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds after which a child counts as steady. When a steady child ends, the first pause applies
-again."""
+"""Seconds after which a child counts as steady. After the end of a steady child, the pause starts
+again at AGAIN_S."""
 
 MISSED_S: Final = 5.0
-"""Seconds without a child before readiness reports it: a starting child needs about one second."""
+"""Seconds for which a child may be missing before readiness reports it. A child starts in about
+one."""
 
 STOP_S: Final = 20.0
-"""Seconds that a child has to end before it is killed. The next start reads the rest."""
+"""Seconds that a child has to end before it is killed. Its successor reads the remaining
+deliveries."""
 
 NICENESS: Final = 5
-"""Difference of a child's niceness from the receiver's. If both want one core, the child gets a
-quarter of it; the child gets all of an idle core. With 10 its share fell to a tenth, so that other
-load on the machine would starve it."""
+"""How much higher the children's niceness is than the receiver's. A child gets a quarter of a core
+that the receiver needs too, and all of an idle core. With 10 the share was a tenth, so low that
+other load on the machine would starve the child."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -105,8 +108,8 @@ READER: Final = "the process that reads the inbox"
 
 
 class WorkerProcess:
-    """Supervisor of one child that is kept running. `ready` means that the child has checked the
-    disk and has not ended."""
+    """Supervisor of the worker, which it restarts whenever the worker ends. `ready` is true while a
+    worker runs that has checked the disk."""
 
     def __init__(
         self,
@@ -119,14 +122,13 @@ class WorkerProcess:
         settings: object = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Prepare a worker that is not started yet.
+        """Prepare the supervisor without starting a child.
 
-        read      set when the child has read deliveries
-        news      signals that are passed on to the child
-        failed    called with the reason when the disk under the database has failed
-        alarming  called when an alarm's condition has begun or ended
-        drains    whether the child reads all accepted deliveries before it ends; if not, the
-                  next child reads them, and senders wait for it
+        read      set when the child has read deliveries news      signals that are passed on to the
+        child failed    called with the reason when the disk under the database has failed alarming
+        called when an alarm's condition has begun or ended drains    whether the child reads all
+        accepted deliveries before it ends. If not, the next
+                  child reads them, and senders wait for it
         """
         self._failed = failed
         self._alarming = alarming
@@ -138,27 +140,25 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._gone_at = clock()
-        """The end of the last ready child, or the creation of this object before there was one."""
+        """Time at which the last ready child ended, or else at which this object was created."""
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()
-        """Lock that is held while a child is being started, because the child cannot be ended
-        before it can be reached."""
+        """Lock that is held during a child's start, because a child that is still starting cannot
+        be told to end."""
         self._leaves = False
-        """True while the child must leave folding to another process."""
+        """Whether another process folds, so that the child must not."""
         self.ready = False
         self.on_news: Callable[[], None] = lambda: None
-        """Called when the child has read deliveries, or this process has recorded a statement about
-        an order."""
+        """Called when the child has read deliveries, or when this process has stored a record."""
 
     def leave_folding(self, leaves: bool) -> None:
-        """Tell the child to leave folding and sealing to another process, or to fold and seal
-        again."""
+        """Tell the child whether another process folds and seals, so that the child must not."""
         self._leaves = leaves
         if self.ready:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return why no delivery is read; None while the child works or has just been started."""
+        """Return a sentence if no child has been running for too long; None otherwise."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -169,8 +169,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running. When the block ends, the child reads all accepted deliveries if it
-        drains, or is killed."""
+        """Keep a child running until the block ends. Then let the child read all accepted
+        deliveries if it drains; otherwise kill it."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         kept = keep(
@@ -233,7 +233,7 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a command as a child. Return the child with the parent's end of the socket pair."""
+    """Start a command as a child process. Return the process and our end of its socket pair."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         try:
@@ -259,7 +259,7 @@ class Parent:
     """A child's connection to its parent."""
 
     def __init__(self, number: int) -> None:
-        """Open the handed-over file descriptor with this number."""
+        """Open the socket that the parent passed under this file descriptor."""
         self._socket = socket.socket(fileno=number)
         self._writer: asyncio.StreamWriter | None = None
 
@@ -272,10 +272,10 @@ class Parent:
         alarming: Signal | None = None,
         leave: Callable[[bool], None] = lambda leaves: None,
     ) -> None:
-        """Read the parent's messages until the parent is gone.
+        """Handle the parent's messages until the parent is gone.
 
-        stop   called with whether there is time to read accepted deliveries
-        leave  called with whether another process folds and seals
+        stop   called with whether the child has time to read the accepted deliveries leave  called
+        with whether another process folds and seals
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
@@ -296,8 +296,8 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed, so that the parent acknowledges nothing
-        more."""
+        """Tell the parent that the disk has failed. The parent then acknowledges no more
+        deliveries."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -309,33 +309,35 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Lower this process's priority in favour of the receiver. Senders wait for the receiver, but
+    """Lower this process's priority below the receiver's. Senders wait for the receiver, but
     reading and folding can wait a moment."""
     os.nice(3 * NICENESS if folding else NICENESS)
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that a terminal or supervisor sends to both this process and its parent."""
+    """Ignore the signals that a terminal or supervisor sends to both this process and its
+    parent."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Send a message to a process if it still runs. A process that has just ended does not receive
-    it, which is noticed a moment later. Before it is noticed, uvloop raises an error for writes."""
+    """Send a message to a process if its connection is open. If the process has just ended, the
+    message is lost. The check is needed because uvloop raises an error for writes to a closed
+    connection."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
 
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
-    """Notify a process that something happened, unless an earlier notice is still unread."""
+    """Notify a process of news, unless an earlier message is still waiting to be sent."""
     if writer is not None and not writer.transport.get_write_buffer_size():
         say(writer, NEWS)
 
 
 async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
-    """Wait for a process to end. Kill it if it does not end in time. Return its exit code."""
+    """Wait for a process to end, and kill it after `within_s` seconds. Return its exit code."""
     try:
         async with asyncio.timeout(within_s):
             return await process.wait()
@@ -354,11 +356,11 @@ async def keep(
     most_s: float,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Restart a child whenever it ends, until `stopping` is set.
+    """Start a child, and start it again whenever it ends, until `stopping` is set.
 
-    live     starts a child, and returns its exit code when it ends
-    again_s  seconds until the child is started again. They double each time up to most_s, and start
-             over after a child that has run for longer than STEADY_S
+    live     starts a child, and returns its exit code when it ends again_s  seconds until the child
+    is started again. The pause doubles each time up to most_s, and
+             starts over after a child that has run for longer than STEADY_S
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():
@@ -385,7 +387,7 @@ async def keep(
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """Read the bytes that have arrived, at most 4,096. Return no bytes at the end of the stream."""
+    """Return bytes that have arrived, at most 4,096. Return no bytes at the end of the stream."""
     try:
         return await reader.read(4_096)
     except ConnectionError:
@@ -395,12 +397,13 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Seconds until a console that has ended is started again. They grow up to CONSOLE_MOST_S."""
+"""Pause in seconds before an ended console is started again. The pause grows up to
+CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 
 CONSOLE_STOP_S: Final = 10.0
-"""Seconds that a console has to end; then it is killed."""
+"""Seconds that a console has to end before it is killed."""
 
 
 @asynccontextmanager

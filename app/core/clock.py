@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest difference between clocks that counts as normal. A revision dated up to this far ahead
-soon becomes correct without a correction; a date further ahead was set by a wrong clock."""
+"""Largest difference between clocks that counts as normal. A revision dated ahead by less becomes
+correct by waiting. A date further ahead comes from a wrong clock."""
 
 
 class Clock(Protocol):
@@ -24,13 +24,13 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is deleted by date after the clock jumped forward. This leaves a day
-for somebody to notice, because data deleted by a wrong date are lost."""
+"""Seconds for which nothing is deleted by date after the clock jumped forward. In a day somebody
+may notice the jump, before a wrong date deletes data."""
 
 
 class LeapGuard:
-    """Guard of deletions by date. It compares the clock with elapsed time, which nobody can
-    change."""
+    """Guard against deletions by a wrong date. It compares the clock with the machine's elapsed
+    time, which nobody can set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,8 @@ class LeapGuard:
         self._rests_until = 0.0
 
     def has_leapt(self) -> bool:
-        """Return whether a call noticed a jump of the clock within the last LEAP_REST_S."""
+        """Return whether the clock jumped forward within the last LEAP_REST_S. A jump is noticed
+        only by comparing two calls."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
@@ -56,7 +57,7 @@ class SystemClock:
 
 
 class SetClock:
-    """Clock that does not run until it is set, for simulations and tests."""
+    """Clock that stands still between calls of `put`, for simulations and tests."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant

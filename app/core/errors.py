@@ -22,19 +22,20 @@ from typing import ClassVar, Literal
 
 
 class TallyhookError(Exception):
-    """An error that a person can fix."""
+    """Base of all errors that a person can fix."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(TallyhookError):
-    """Wrong arguments of a command, or a request that cannot be carried out as asked."""
+    """Error for wrong arguments of a command, or for a request that cannot be carried out as
+    asked."""
 
     exit_code = 2
 
 
 class ConfigurationError(TallyhookError):
-    """Wrong configuration. `problems` has one sentence for each mistake."""
+    """Error for wrong configuration. `problems` has one sentence for each mistake."""
 
     exit_code = 3
 
@@ -44,13 +45,13 @@ class ConfigurationError(TallyhookError):
 
 
 class UnreachableError(TallyhookError):
-    """The database or the provider cannot be reached."""
+    """Error for a database or provider that cannot be reached."""
 
     exit_code = 4
 
 
 class PortTaken(UnreachableError):
-    """A server of ours cannot listen on its configured address."""
+    """Error for a configured address on which our server cannot listen."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
@@ -62,23 +63,19 @@ class PortTaken(UnreachableError):
 NotStored = Literal[
     "disk", "database", "busy", "queue", "slow", "refused", "stopping", "no_room", "failed"
 ]
-"""Reason that nothing is stored.
+"""Reason why nothing can be stored.
 
-disk      too little room on the disk
-database  the database does not answer or cannot be opened
-busy      another process writes
-queue     too many deliveries wait to be written
-slow      a write takes too long
-refused   the database refuses what is written
-stopping  the process is stopping
-no_room   too many long bodies are arriving, before the database is asked
-failed    an I/O error, for good
+disk      too little room on the disk database  the database does not answer or cannot be opened
+busy      another process is writing queue     too many deliveries wait to be written slow      a
+write takes too long refused   the database refuses the content stopping  the process is stopping
+no_room   too many long bodies are arriving; the database is not asked failed    an I/O error, which
+is permanent
 """
 
 
 class StoreUnavailable(UnreachableError):
-    """The database cannot write now; the request may succeed later. `reason` is for metrics and
-    logs."""
+    """Error for a database that cannot be written now. The request may succeed later. `reason` is
+    for metrics and logs."""
 
     def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
         super().__init__(sentence)
@@ -86,21 +83,20 @@ class StoreUnavailable(UnreachableError):
 
 
 class NotAllRead(StoreUnavailable):
-    """Accepted deliveries are not read yet, and the answer would need them."""
+    """Error for an answer that needs accepted deliveries which are not read yet."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, reason="slow")
 
 
 class StorePoisoned(UnreachableError):
-    """The database failed in a way that allows no more acknowledgements."""
+    """Error for a database that failed so badly that this process may acknowledge nothing more."""
 
     reason: NotStored = "failed"
 
 
 class StrangeSchema(StorePoisoned):
-    """The schema differs from the one that the migrations create. `found` is the first
-    difference."""
+    """Error for a schema that the migrations did not create. `found` is the first difference."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -111,13 +107,14 @@ class StrangeSchema(StorePoisoned):
 
 
 class DeliveryFailed(TallyhookError):
-    """A report or an alarm was not delivered."""
+    """Error for a report or an alarm that could not be delivered."""
 
 
 class NotFoundError(TallyhookError):
-    """The requested thing does not exist.
+    """Error for a thing that does not exist.
 
-    behind_s  age in seconds of the oldest unread delivery, which may contain it; 0 if all are read
+    behind_s  age in seconds of the oldest unread delivery, which may contain the thing; 0 if all
+              deliveries are read
     """
 
     exit_code = 5

@@ -17,22 +17,22 @@ import httpx2
 from reconcile.instants import NO_TIME, SECOND, Duration
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Most bytes of an answer that are read. A real answer has a few hundred."""
+"""Maximum size in bytes of an answer. A real answer has a few hundred bytes."""
 
 MAX_CONNECTIONS: Final = 32
-"""Concurrent connections to one service. Further callers wait."""
+"""Maximum number of concurrent connections to one service. Further callers wait."""
 
 USER_AGENT: Final = "tallyhook/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """The answer to a request, or why there is none.
+    """The answer to a request, or the reason why there is none.
 
-    status   None if no complete answer came; `problem` says why
-    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the answer was read
-             whole
-    headers  by name in lower case; the last one counts if a name is repeated
+    status   None if no complete answer came; `problem` is then the reason problem
+    `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the whole answer was
+             read
+    headers  by name in lower case; if a name is repeated, the last value
     """
 
     status: int | None = None
@@ -46,14 +46,14 @@ class Exchange:
 
     @property
     def why(self) -> str:
-        """Reason for a refusal or failure: `timed_out`, or `status_503`."""
+        """Code of the refusal or failure, such as `timed_out` or `status_503`."""
         return self.problem or f"status_{self.status}"
 
 
 def outgoing_client(
     *, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
-    """Build a pooled client. `transport` replaces the network in tests."""
+    """Build an HTTP client with a connection pool. `transport` replaces the network in tests."""
     return httpx2.AsyncClient(
         verify=trusting() if transport is None else True,
         timeout=timeout_s,
@@ -76,13 +76,14 @@ def outgoing_client(
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Load the machine's certificates once for each process, because this is slow."""
+    """Return a TLS context with the machine's certificates. Loading them is slow, so it is done
+    only once."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 async def _without_address(answer: httpx2.Response) -> None:
-    """Drop the address of a redirect. The library would parse it without following it, and raise
-    errors that are not HTTPErrors."""
+    """Remove the address of a redirect. The library would parse it even though it is not followed,
+    and would raise errors other than HTTPError."""
     answer.headers.pop("location", None)
 
 
@@ -96,11 +97,11 @@ async def exchange(
     limit_s: float,
     most: int = MAX_ANSWER_BYTES,
 ) -> Exchange:
-    """Send a request and read its whole answer. A lost connection or a timeout is returned, not
-    raised.
+    """Send a request and read its whole answer. For a lost connection or a timeout, return an
+    Exchange with a `problem`.
 
-    headers  by name, or as pairs if a name is repeated
-    most     largest number of bytes to read of an answer
+    headers  by name, or as pairs if a name is repeated most     maximum number of bytes of an
+    answer that are read
     """
     try:
         with anyio.fail_after(limit_s):
@@ -128,8 +129,8 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the duration of a Retry-After header in seconds, without a limit; zero for any other
-    value."""
+    """Return the number of seconds in a Retry-After header as a duration, without an upper limit.
+    Return zero for a missing header or any other value."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

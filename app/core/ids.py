@@ -14,7 +14,8 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 
 def new_id(prefix: str, now: Instant) -> str:
-    """Return `prefix` and 30 hex digits: 12 of sortable milliseconds, and 72 random bits."""
+    """Return a new id: `prefix` and 30 hex digits, of which 12 are sortable milliseconds and the
+    rest are 72 random bits."""
     try:
         chance = _chances.pop()
     except IndexError:
@@ -27,8 +28,8 @@ def new_id(prefix: str, now: Instant) -> str:
 
 
 def first_id(prefix: str, instant: Instant) -> str:
-    """Return the smallest possible id of an instant's millisecond, a lower bound for all later
-    ids."""
+    """Return the smallest id that could be made in this millisecond. All ids made later are
+    greater."""
     return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
 
 
@@ -43,7 +44,7 @@ def new_secret() -> bytes:
 
 
 def new_salts(count: int) -> list[bytes]:
-    """Return salts of 16 random bytes each, which protect hashed values against guessing."""
+    """Return `count` salts of 16 random bytes each."""
     chance = os.urandom(16 * count)
     return [chance[start : start + 16] for start in range(0, len(chance), 16)]
 
@@ -58,5 +59,5 @@ Chance = random.Random
 
 
 def seeded_chance(seed: str) -> Chance:
-    """Return randomness that depends only on the seed. For tests, never for secrets."""
+    """Return a source of choices that depend only on the seed. For tests, never for secrets."""
     return Chance(seed)

@@ -1,7 +1,8 @@
 """Jobs: long work that runs during the service.
 
-An answer waits some seconds for a job. A longer job continues, and its caller asks for it again. A
-job ends with the serving process. `computed` keeps shorter work off the event loop.
+A request waits some seconds for its job. If the job takes longer, it continues, and the caller asks
+for the result again. A job ends with the serving process. `computed` keeps shorter work off the
+event loop.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from reconcile.instants import MINUTE, Duration, Instant, format_instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Number of one order's deliveries from which folding the order, or building its document, takes
-about a millisecond: twenty times the cost of another thread."""
+"""Number of an order's deliveries that is too large for the event loop. Folding such an order takes
+about a millisecond, twenty times the cost of using another thread."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
@@ -35,20 +36,19 @@ KEPT: Final = 50
 """Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a result is reused, although its mark may miss changes such as a payment."""
+"""Time for which a result is reused, even though `mark` may miss changes such as a payment."""
 
 
 def silent(_: int) -> None:
-    """Ignore a progress count that nobody watches."""
+    """Ignore a progress count. For callers that show no progress."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One job.
+    """One piece of long work, running or ended.
 
-    problem  why the job failed
-    result   set once the job has `ended`
-    mark     state on which the result is based, to check whether the result is still valid
+    problem  why the job failed result   set once the job has `ended` mark     state on which the
+    result is based, to check whether the result is still valid
     """
 
     name: str
@@ -63,7 +63,7 @@ class Job:
 
 
 def job_document(job: Job | None) -> dict[str, Any] | None:
-    """Describe a job's progress; None if there is no job."""
+    """Return a document on a job's progress; None if there is no job."""
     if job is None:
         return None
     return {
@@ -100,7 +100,7 @@ class Jobs:
         work: Callable[[], Awaitable[Any]],
         mark: str = "",
     ) -> Job:
-        """Begin a job. Raises UsageError if a job of the same kind and subject is running."""
+        """Begin a job. Raise UsageError if a job of the same kind and subject is still running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has already started this, and it is still running")
@@ -117,8 +117,8 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a running or still valid job, whoever began it; otherwise begin a job. A job is
-        valid for GOOD_FOR after its end, if `mark` has not changed."""
+        """Return a job that is running or still valid, or else begin a job. A job is valid for
+        GOOD_FOR after its end if `mark` has not changed."""
         job = self.newest(kind, subject)
         if job is not None and (
             job.ended is None or (job.mark == mark and self._clock.now() - job.ended < GOOD_FOR)
@@ -130,24 +130,25 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait for a job's end, but not longer than `patience_s`. Raises UsageError if the job
+        """Wait for a job's end, but not longer than `patience_s`. Raise UsageError if the job
         failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
 
     async def settle(self, jobs: Sequence[Job]) -> None:
-        """Wait for jobs to end, but not longer than `patience_s`. Does not raise if they failed."""
+        """Wait for jobs to end, but not longer than `patience_s`. Failed jobs raise no error."""
         patience = PATIENCE_S if self._patience_s is None else self._patience_s
         if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
             await asyncio.wait(tasks, timeout=patience)
 
     def job(self, name: str) -> Job | None:
-        """Return a job; None if it is no longer kept."""
+        """Return the job with this name; None if it is no longer kept."""
         return self._jobs.get(name)
 
     def newest(self, kind: str, subject: str | None = None) -> Job | None:
-        """Return the newest job of a kind; if `subject` is given, only about that subject."""
+        """Return the newest job of a kind. If `subject` is given, return the newest job about that
+        subject."""
         found = (
             each
             for each in reversed(self._jobs.values())

@@ -3,10 +3,10 @@
     from app.core.logs import log
     log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
-Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. They have no field
-here, so they cannot be logged by mistake; `dropped_fields` counts dropped fields. The event is a
-fixed text: a value in it would bypass the list (a test looks for one). Messages of other libraries
-are logged without their values, for the same reason.
+Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. No field exists for
+them, so they cannot be logged by mistake; `dropped_fields` counts unknown fields. The event must be
+a fixed text, because a value in it would bypass the list of fields (a test checks this). For the
+same reason, messages of other libraries are logged without their values.
 """
 
 import contextlib
@@ -42,22 +42,24 @@ CALM_S: Final = 2.0
 """Seconds without a failure after which the failure counts as over."""
 
 MOST_REASONS: Final = 100
-"""Maximum number of different reasons of one failure."""
+"""Maximum number of different reasons that are tracked for one failure."""
 
 
 class Repeating:
     """Failure that may recur several times a second. Each reason is logged at once and then once a
-    minute; the end of the failure is logged once. The limit matters because the log may be on a
-    disk that is full."""
+    minute; the end of the failure is logged once. More lines could fill the disk that holds the
+    log."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._failed_at = 0.0
         self._reasons: dict[str, tuple[float, int]] = {}
-        """Time at which each reason was logged, and the number of occurrences since."""
+        """For each reason, the time at which it was last logged and the number of occurrences
+        since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure. Return how many failures to log now, or 0 to log nothing."""
+        """Count one more failure for this reason. Return the number of failures to log now, or 0 to
+        log nothing."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -69,8 +71,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return whether the failure is over: none occurred for CALM_S. Returns True only once for
-        each failure. Call this after each success."""
+        """Return True, once for each failure, if the failure has not occurred for CALM_S. Call this
+        after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -78,9 +80,9 @@ class Repeating:
 
 
 class Budget:
-    """Number of lines that may be written in a minute.
+    """Limit on the number of lines a minute.
 
-    The clock is read only when the lines are used up, so an ordinary line costs nothing.
+    The clock is read only when the minute's lines are used up, so an ordinary line costs nothing.
     """
 
     def __init__(self, lines: int | None, clock: Callable[[], float] = monotonic) -> None:
@@ -90,10 +92,10 @@ class Budget:
         self._left = lines or 0
         self._began = clock()
         self.left_out = 0
-        """Lines left out since the log last reported their number."""
+        """Number of lines left out since the log last reported it."""
 
     def take(self) -> bool:
-        """Use one line; return False if none is left."""
+        """Use up one line of the minute's budget. Return False if none is left."""
         if self._left > 0:
             self._left -= 1
             return True
@@ -106,8 +108,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return how many lines were left out, and reset the count. Return 0 until the minute is
-        over, unless `at_once`."""
+        """Return how many lines were left out, and reset the count. Before the minute is over,
+        return 0, unless `at_once`."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -118,11 +120,11 @@ class Budget:
 
 
 class _Libraries(logging.Handler):
-    """Handler that writes records of the standard library in our format."""
+    """Handler that writes log records of other libraries in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of the record's template, without the values that it may quote.
-        Values in uvicorn's records are kept, because they are addresses and numbers."""
+        """Write the first line of the record's message template, without the values. Values in
+        uvicorn's records are included, because they are addresses and numbers."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -170,7 +172,7 @@ _UNSAFE: Final = re.compile(
 
 
 def one_line(text: str, limit: int) -> str:
-    """Cut the text to `limit` characters, and escape everything unsafe."""
+    """Return a text cut to `limit` characters, with every unsafe character escaped."""
 
     def escape(match: re.Match[str]) -> str:
         code = ord(match[0])
@@ -254,13 +256,13 @@ REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"
 these fields are masked, because an erasure does not reach the log."""
 
 MAX_VALUE_CHARS: Final = 500
-"""Most characters of a value. A longer one is cut and marked."""
+"""Maximum length in characters of a value. A longer value is cut and marked as cut."""
 
 MAX_ITEMS: Final = 20
-"""Most items of a list that are written. The rest is only counted."""
+"""Maximum number of a list's items that are written. Further items are only counted."""
 
 MAX_FRAMES: Final = 4
-"""Number of innermost frames of a traceback that are written."""
+"""Number of a traceback's innermost frames that are written."""
 
 Format = Literal["json", "console", "auto"]
 Render = Callable[[str, MutableMapping[str, Any]], str]
@@ -281,13 +283,12 @@ def configure_logging(
 ) -> None:
     """Send every log line of the process to `stream` (default: standard error).
 
-    format  `json`, `console`, or `auto`: console on a terminal, else json
-    level   lowest level that is written: `debug`, `info`, `warning` or `error`
-    clock   dates the lines
-    lines_per_minute  largest number of lines a minute; further lines are counted but not written,
+    format  `json`, `console`, or `auto`: console on a terminal, else json level   lowest level that
+    is written: `debug`, `info`, `warning` or `error` clock   clock that dates the lines
+    lines_per_minute  maximum number of lines a minute; further lines are counted but not written,
                       unless they report an error
 
-    A second call also affects loggers that were used before.
+    A second call also affects loggers that are already in use.
     """
     to = sys.stderr if stream is None else stream
     terminal = to.isatty()
@@ -311,13 +312,12 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""Milliseconds for which a line waits for a slow reader of the log, such as a stopped terminal. The
-whole process waits meanwhile. After that, lines are dropped at once until somebody reads."""
+"""Milliseconds for which the process waits if the log's reader is slow, as a stopped terminal is.
+After that, lines are dropped at once until somebody reads."""
 
 
 class _Reader:
-    """Process that reads the log at the other end of a pipe, socket or terminal, and may stop
-    reading."""
+    """Pipe, socket or terminal whose other end may stop reading the log."""
 
     def __init__(self, descriptor: int) -> None:
         self._given = self._descriptor = descriptor
@@ -332,8 +332,8 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether the whole line was accepted. Raises OSError if there is no
-        reader."""
+        """Write a line. Return whether the whole line was written. Raise OSError if nobody can read
+        it."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -348,7 +348,7 @@ class _Reader:
         return True
 
     def _taken(self, part: bytes) -> int:
-        """Write as many bytes as fit. Return how many bytes were written."""
+        """Write as many bytes as the reader accepts now, and return their number."""
         if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
             return 0
         try:
@@ -363,7 +363,8 @@ class _Reader:
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """Return the reader of a stream; None for a file, or for a stream without a descriptor."""
+    """Return a _Reader for a pipe, socket or terminal. Return None for a file, or for a stream
+    without a descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
@@ -375,7 +376,8 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The process's only log output. Cached loggers use it, so they follow a new configuration."""
+    """The process's only log output. Loggers are cached but all use this object, so that a new
+    configuration applies to them too."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
@@ -386,7 +388,7 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Return whether to write a line of this level. If not, count it."""
+        """Return whether a line of this level may be written. Count a line that may not."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()
@@ -395,13 +397,14 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """Log how many lines were left out, once the minute is over."""
+        """Log how many lines were left out, if the minute is over or `at_once` is set."""
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
 
     def msg(self, line: str) -> None:
-        """Write a line in one call. A log that cannot be written must not stop a delivery."""
+        """Write a line in one call. A failure to write is ignored, because it must not stop a
+        delivery."""
         stream = sys.stderr if self.stream is None else self.stream
         try:
             if self.reader is None:
@@ -417,7 +420,7 @@ class _Output:
 
 
 class LogLine:
-    """Line that is written often, with event and field names compiled once.
+    """A line that is written often. Event and field names are encoded only once.
 
     `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the same line as
     `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating a
@@ -431,7 +434,7 @@ class LogLine:
         self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
 
     def __call__(self, *values: str | int | None) -> None:
-        """Write a line at level info. Values are in the order of the field names."""
+        """Write the line at level info, with the values in the order of the field names."""
         if not _OUTPUT.admits(20):
             return
         render = _OUTPUT.render
@@ -450,13 +453,13 @@ class LogLine:
 
 
 def lost_lines() -> int:
-    """Return how many lines could not be written since the start."""
+    """Return how many lines could not be written since the process started."""
     return _OUTPUT.lost
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Log how many lines were left out, if any, at once or when the minute is over. Call this
-    regularly, because no other line may follow after a flood."""
+    """Log how many lines were left out, if the minute is over or `at_once` is set. Call this
+    regularly, because no other line may follow a flood."""
     _OUTPUT.tell_left_out(at_once=at_once)
 
 
@@ -481,7 +484,8 @@ def _masked(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
 
 
 def _describe_exception(event: MutableMapping[str, Any]) -> None:
-    """Replace an exception by its class and frames, because its message may quote a body."""
+    """Replace an exception by its class and frames. Its message is dropped, because it may quote a
+    body."""
     given = event.pop("exc_info")
     error = given[1] if isinstance(given, tuple) else given
     if not isinstance(error, BaseException):
@@ -491,8 +495,8 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """Return the logged form of an unexpected error: its class, and its frames. The innermost frame
-    comes first: `journal.py:120 commit < app.py:31 receive`."""
+    """Return the logged form of an unexpected error: its class, and its frames from the innermost
+    outwards, as in `journal.py:120 commit < app.py:31 receive`."""
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:
@@ -506,8 +510,8 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Writer of the current time as RFC 3339 with microseconds. Builds the text of each second
-    once."""
+    """Source of the current time as an RFC 3339 text with microseconds. Each second is formatted
+    only once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -522,7 +526,7 @@ class _Dated:
 
 
 class _Json:
-    """Renderer of one JSON object a line, in ASCII, with everything unsafe escaped."""
+    """Renderer of a line as a JSON object in ASCII, with everything unsafe escaped."""
 
     def __init__(self, dated: _Dated) -> None:
         self.dated = dated
@@ -563,7 +567,8 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return at most MAX_ITEMS items as text or integers. Items of a set are sorted as text."""
+    """Return a collection's first MAX_ITEMS items as text or integers, and how many more there are.
+    Items of a set are sorted."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS
@@ -571,7 +576,7 @@ def _items(value: Any) -> list[Any]:
 
 
 class _Console:
-    """Renderer for people: time, level, event and fields; colours on a terminal only."""
+    """Renderer of a line for people: time, level, event and fields, with colours on a terminal."""
 
     def __init__(self, dated: _Dated, *, colors: bool) -> None:
         self._dated = dated

@@ -16,18 +16,18 @@ from app.core.errors import DeliveryFailed
 from app.core.hosts import is_loopback
 
 LIMIT_S: Final = 60.0
-"""Seconds that one answer of a mail server may take."""
+"""Seconds that a mail server may take for one answer."""
 
 TLS_FROM_THE_START: Final = 465
-"""Port for connections that are encrypted from the start (RFC 8314)."""
+"""Port whose connections are encrypted from the start (RFC 8314)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
     """The server that sends our mails.
 
-    user, password   both, or neither
-    trusted   certificates to trust; None means the system's trusted certificates
+    user, password  both set, or both None trusted  TLS context with the certificates to trust; None
+    for the system's certificates
     """
 
     host: str
@@ -37,7 +37,7 @@ class MailServer:
     trusted: ssl.SSLContext | None = None
 
     async def send(self, message: EmailMessage) -> None:
-        """Send a message to its recipients. Raises DeliveryFailed."""
+        """Send a message to its recipients. Raise DeliveryFailed if the message cannot be sent."""
         await asyncio.to_thread(self._send, message)
 
     def _send(self, message: EmailMessage) -> None:
@@ -89,7 +89,7 @@ _REFUSED: Final = "the mail server refuses a recipient: check the recipients (â€
 def mail_server(
     place: str | None, *, user: str | None, password: SecretStr | None
 ) -> MailServer | None:
-    """Return the mail server configured as `host:port`; None if `place` is None."""
+    """Return the mail server at `place`, which is `host:port`; None if `place` is None."""
     if place is None:
         return None
     host, _, port = place.rpartition(":")

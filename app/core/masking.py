@@ -1,9 +1,9 @@
 """Masking of personal data: enough stays visible to distinguish customers, too little to contact
-one.
+anybody.
 
-All phone numbers and names in output pass through here. Only a person who may unmask them, and
-gives a reason, sees them whole. `Mask` hides a known number and a token in texts from outside,
-because services repeat what they were sent, most often in a refusal.
+All phone numbers and names in output are masked here. Only a person who may unmask them, and gives
+a reason, sees the whole text. `Mask` hides a known number and a token in texts from other services,
+which repeat what they were sent, most often in a refusal.
 """
 
 import binascii
@@ -19,27 +19,27 @@ UNSHOWN: Final = 3 * DOT
 """Shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Least number of hidden digits: a hundred thousand numbers then have the same masked form."""
+"""Minimum number of hidden digits. A hundred thousand numbers then have the same masked form."""
 
 _SIGNIFICANT: Final = 8
-"""Number of last digits that identify a customer however the number is written (254712345678, +254
-712 345 678, 0712-345678)."""
+"""Number of last digits that identify a customer in any notation of the phone number (254712345678,
++254 712 345 678, 0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Pattern between digits of a possible number. Stored digests depend on it: never change it."""
+"""Pattern between the digits of a possible number. Never change it: stored digests depend on it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
 """Pattern between the digits of a known number. It includes the spaces, dashes and direction marks
-that address books copy."""
+that people copy from address books."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
 )
 
 _NATIONAL: Final = rf"(?:{_BETWEEN}\d){{8,10}}(?!\d)"
-"""Pattern of the digits after a calling code. Fewer are more likely an amount."""
+"""Pattern of the digits after a calling code. A shorter run of digits is more likely an amount."""
 
 _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 
@@ -57,11 +57,11 @@ _ROLES: Final = (
     "customer", "payer", "payee", "buyer", "shopper", "consumer", "holder", "recipient", "receiver",
     "beneficiary", "sender", "contact", "consignee", "billing", "shipping",
 )  # fmt: skip
-"""Parts of field names that say whose name is in the field, or in the enclosing object."""
+"""Parts of field names that show that a field, or an object around it, has a person's name."""
 
 
 def masked_phone(digits: str) -> str:
-    """Mask E.164 digits: `+254 ••• ••• •01`."""
+    """Mask the digits of an international phone number (E.164), as in `+254 ••• ••• •01`."""
     head = min(3, len(digits) - 2 - _HIDDEN_AT_LEAST)
     hidden = DOT * (len(digits) - head - 2)
     groups = [hidden[at : at + 3] for at in range(0, len(hidden), 3)]
@@ -70,15 +70,15 @@ def masked_phone(digits: str) -> str:
 
 
 def masked_name(name: str) -> str:
-    """Mask a person's name: show its first letter, and hide its length."""
+    """Mask a person's name except its first letter, without revealing the name's length."""
     text = name.strip()
     return text[0] + 3 * DOT if text else ""
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Build a pattern that finds a number in any notation: with a plus, spaces or dashes, or
-    national. The pattern also finds other numbers with the same last eight digits. Hiding these
-    numbers is safer than showing them."""
+    """Build a pattern that finds a phone number in any notation: international or national, with or
+    without spaces and dashes. It also finds other numbers with the same last eight digits; hiding
+    these too is the safer choice."""
     last = _spaced(digits[-_SIGNIFICANT:])
     # The limit keeps the search linear in a long run of digits.
     return re.compile(rf"\+?(?:\d{APART}){{0,7}}{last}", re.ASCII)
@@ -94,7 +94,7 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Number of last digits that are shown. They distinguish texts, but identify nobody."""
+"""Number of last digits that stay visible. They distinguish texts, but identify nobody."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -103,7 +103,7 @@ _MAYBE_PHONE: Final = re.compile(
 
 def without_phones(text: str) -> str:
     """Hide all but the last digits of every possible phone number. Apply this before computing a
-    digest, because a digest must not help anyone to guess a number."""
+    digest, because a digest could help to guess a number."""
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
@@ -117,8 +117,8 @@ _LOOSE_PHONE: Final = re.compile(
 def masked_words(text: str) -> str:
     """Mask a text for storage: hide all but the last digits of every possible phone number.
 
-    Codes stay: digits after a letter (`DP00800001006`), and groups of three between dots
-    (`000.100.110`). Masking a text twice changes nothing.
+    Codes are not masked: digits after a letter (`DP00800001006`), and groups of three between dots
+    (`000.100.110`). Masking a masked text again changes nothing.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -127,8 +127,8 @@ _SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+
 
 
 def is_code(reason: str) -> bool:
-    """Return whether a provider's reason is a code that names nobody (`insufficient_funds`,
-    `1032`). A reason in words may contain a name."""
+    """Return whether a provider's reason is a code, such as `insufficient_funds` or `1032`. A
+    reason in words may contain a person's name."""
     return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
@@ -140,18 +140,19 @@ _LOGGED_NUMBER: Final = re.compile(
     re.ASCII,
 )
 """Pattern of a number in a reference: nine or more digits in a row, or eight after a plus or a
-zero. Dashes do not join digits, since `2026-11-20-0001` is an order number with a date."""
+zero. A dash ends a number, so the order number `2026-11-20-0001` is not matched."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
-"""Fast pattern that most references do not match, in a quarter of the time."""
+"""Fast check before the pattern above. Most references do not match it, in a quarter of the
+time."""
 
 
 def masked_reference(reference: str) -> str:
     """Mask a reference for the log: hide all but the last digits of a possible phone number, and
     all but the first letter of an email address.
 
-    A customer's number may also follow letters, or be at the end of a longer run of digits, as in
-    M-PESA's checkout requests. Eight digits alone are not masked, because they are a date.
+    A phone number is also found after letters, or at the end of a longer run of digits, as in
+    M-PESA's checkout requests. Eight digits alone are not masked, because they may be a date.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference
@@ -167,13 +168,13 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Number of digits that is too long for a date, such as 2026-11-20 with eight digits."""
+"""Number of digits that a date cannot have: 2026-11-20 has eight."""
 
 
 def masked_at_sight(text: str) -> str:
-    """Mask a text of unknown content: phone numbers as people write them, and email addresses. Only
-    numbers that follow a plus or a zero, are written in groups, or have at least eleven digits are
-    masked. Dates, seconds and machine addresses stay."""
+    """Mask phone numbers and email addresses in a text of unknown content. A number is masked if it
+    follows a plus or a zero, is written in groups, or has at least eleven digits. Dates, seconds
+    and machine addresses are not masked."""
 
     def shown(found: re.Match[str]) -> str:
         digits = sum(each.isdigit() for each in found[0])
@@ -188,7 +189,7 @@ _TWO_DIGITS: Final = (
     "65 66 81 82 84 86 90 91 92 93 94 95 98"
 )
 _THREE_DIGITS: Final = "21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99"
-"""First two digits of the three-digit codes."""
+"""First two digits of the calling codes with three digits."""
 
 CALLING_CODES: Final = frozenset(
     (
@@ -202,18 +203,19 @@ No code is the beginning of another."""
 
 
 _LEAST_BARE: Final = 8
-"""Least digits of a national number that is searched for without its zero. Fewer digits may be an
-amount."""
+"""Minimum number of digits of a national number that is searched for without its leading zero. A
+shorter number may be an amount."""
 
 
 EMAIL_KIND: Final = "email:"
-"""Prefix of an email address among customers' identifiers. A phone number has only digits."""
+"""Prefix that marks a customer's identifier as an email address. A phone number has only digits."""
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
     """Build a pattern for exactly this phone number, international or national, with or without the
-    leading zero. For text after EMAIL_KIND, the pattern is for exactly this email address, in any
-    case. The pattern is stricter than `phone_pattern`, because its matches are deleted."""
+    leading zero. For an identifier after EMAIL_KIND, build a pattern for exactly this email
+    address, in any case. The pattern is stricter than `phone_pattern`, because its matches are
+    deleted."""
     if identifier.startswith(EMAIL_KIND):
         address = re.escape(identifier.removeprefix(EMAIL_KIND))
         return re.compile(rf"(?:(?<![\w.%+-])|(?<=\\[nrt])){address}(?![\w-]|\.\w)", re.IGNORECASE)
@@ -235,9 +237,9 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
-    """Build a fast pattern for a number's last digits, which all notations share, or for an email
-    address's domain. The pattern matches wherever `written_pattern` does, and begins with a fixed
-    character."""
+    """Build a fast pattern that matches wherever `written_pattern` does, and also elsewhere. It
+    finds the last digits of a phone number, which all notations share, or the domain of an email
+    address. The pattern begins with a fixed character."""
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
         plain = domain if domain.isascii() else ""  # byte patterns ignore case only in ASCII
@@ -253,7 +255,7 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""Pattern of an escape in JSON. If a document is inside another, an escape has several
+"""Pattern of a character's escape in JSON. In a document inside a document, the escape has several
 backslashes."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
@@ -261,8 +263,8 @@ _LINE_END: Final = re.compile(r"\r?\n|\\n")
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Least length of base64 that is decoded. Ids are shorter, and nobody sends a phone number in so
-short a base64 text."""
+"""Minimum length of base64 that is decoded. Shorter base64 is likely an id, not an encoded phone
+number."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
@@ -276,16 +278,14 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    """Append to a text the decoded forms of its escapes (`\u0032`, `%32`) and its base64.
-
-    Patterns then find a number in either form.
-    """
+    """Append to a text the decoded forms of its escapes (`\u0032`, `%32`) and its base64. Patterns
+    then find a number in any of these forms."""
     return "\n".join([text, *_decoded(text)])
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing, so that searching these bytes is
-    enough."""
+    """Return whether `written_out` would append nothing, so that it suffices to search these
+    bytes."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 
@@ -319,8 +319,8 @@ def names_a_phone(field: str) -> bool:
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether the names of a field and of the enclosing object suggest a person's name. A
-    field called only `name` may also be a product's."""
+    """Return whether a field probably contains a person's name, from the names of the field and of
+    the object around it. A field called only `name` may also be a product's."""
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):
         return True
@@ -333,17 +333,17 @@ def is_an_address(field: str) -> bool:
 
 
 class Masking:
-    """Masking of given phone numbers and words, and of JSON fields with names of personal data. The
-    repr does not show the numbers and words."""
+    """Masking of given phone numbers and words, and of JSON fields whose names suggest personal
+    data. The repr shows neither numbers nor words."""
 
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
-        """Mask these phones and words.
+        """Prepare to mask these phones and words.
 
-        phones  E.164 digits of the customers whose texts are masked, or their email addresses after
-                EMAIL_KIND
-        words   texts that are hidden completely, including where a sentence cites them in brackets
+        phones  E.164 digits of the customers in the texts, or their email addresses after
+        EMAIL_KIND words   texts that are hidden completely, even where a sentence cites them in
+        brackets
         """
         self._patterns = [
             (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))
@@ -372,7 +372,7 @@ class Masking:
         return self.text(text) != text
 
     def value(self, value: Any) -> Any:
-        """Mask all personal data in a JSON value. A masked number becomes text."""
+        """Mask all personal data in a JSON value. A masked number becomes a text."""
         if isinstance(value, dict):
             return {self.text(name): self._field(name, each) for name, each in value.items()}
         if isinstance(value, list):
@@ -392,7 +392,7 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """Mask a personal field and each of its parts, such as the lines of an address."""
+        """Mask all of a personal field's parts, such as the lines of an address."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):
@@ -403,7 +403,7 @@ class Masking:
 
 
 def shown_phone(text: str) -> str:
-    """Mask a text that is a phone number in any notation."""
+    """Mask a text that consists of a phone number in any notation."""
     digits = re.sub(r"[^0-9]", "", text)
     if digits.startswith("0") or len(digits) < _HIDDEN_AT_LEAST + 3:  # no country code to show
         return f"{3 * DOT}{digits[-2:]}" if digits else masked_name(text)
@@ -416,7 +416,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of an optional phone number (digits) and a token. The repr shows neither."""
+    """Masking of a phone number (digits, if known) and a token. The repr shows neither of them."""
 
     __slots__ = ("_phone", "_token")
 
@@ -439,7 +439,7 @@ class Mask:
 
 
 def plain(text: str) -> str:
-    """Make a text one line, without control, format or unassigned characters."""
+    """Return a text as one line, without control, format or unassigned characters."""
     shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text)
     return " ".join(shown.split())
 

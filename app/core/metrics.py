@@ -1,5 +1,5 @@
-"""Metrics for Prometheus. Labels are source names and verdicts; they are few and never come from
-the sender.
+"""Metrics for Prometheus. Labels are source names and verdicts. They are few, and no sender can
+invent one.
 
 A delivery updates plain integers, which are converted when Prometheus asks. Everything runs on one
 event loop, so no lock is needed.
@@ -21,7 +21,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class Connections(Protocol):
-    """A server's counts of its connections."""
+    """A server's open and refused connections."""
 
     @property
     def open(self) -> Sized:
@@ -64,11 +64,11 @@ class Metrics(Collector):
         self._time_sum += seconds
 
     def count_not_stored(self, reason: str) -> None:
-        """Count a delivery that was answered 503, by reason."""
+        """Count a delivery that was answered 503 for this reason."""
         self._not_stored[reason] += 1
 
     def count_refused(self, status: int) -> None:
-        """Count an API request that was answered 401 or 403."""
+        """Count an API request that was answered with the status 401 or 403."""
         self._refused[str(status),] += 1
 
     def set_state(
@@ -79,12 +79,11 @@ class Metrics(Collector):
         read: Mapping[tuple[str, str], int],
         unallocated: Mapping[str, int],
     ) -> None:
-        """Set the gauges from values that were read from the database.
+        """Set the gauges to values from the database.
 
-        gauges  values by name
-        orders  number of orders by outcome
-        read    number of deliveries read since the database was created, by source and verdict
-        unallocated  money without an order in minor units, by currency
+        gauges  values by name orders  number of orders by outcome read    number of deliveries read
+        since the database was created, by source and verdict unallocated  money without an order in
+        minor units, by currency
         """
         self._gauges = gauges
         self._orders = orders

@@ -11,25 +11,25 @@ from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating, log
 
 IDLE_S: Final = 1.0
-"""Seconds between two checks for due work, if a check costs one index lookup."""
+"""Seconds between two checks for due work. For checks that cost only one index lookup."""
 
 Rest = Callable[[int], float]
-"""Function from the amount of work in a round to the seconds of rest after it."""
+"""Function that returns how many seconds to rest after a round, from the amount of work in the
+round."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest function: `seconds` after a round without work, no rest after any other
-    round."""
+    """Build a rest function that returns `seconds` after a round without work, and 0 after any
+    other round."""
     return lambda done: 0.0 if done else seconds
 
 
 class PeriodicTask:
-    """Task that calls `work` until it is stopped. `work` returns how much there was to do.
+    """Task that calls `work` again and again until it is stopped. `work` returns how much it did.
 
-    component  name of the task in the log
-    rest       returns the seconds to rest, from the result of the last round
-    begin      called before the first round, and again until it succeeds in the database
-    alive      whether the task is running
+    component  name of the task in the log rest       returns how many seconds to rest, from the
+    result of the last round begin      called before the first round; called again if the database
+    fails alive      whether the task is running
     """
 
     def __init__(
@@ -59,11 +59,12 @@ class PeriodicTask:
         self.wake()
 
     def wake(self) -> None:
-        """End the current rest, or the next one."""
+        """End the current rest. If the task is not resting, skip the next rest."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Run rounds until stopped, or until an error that retrying does not fix."""
+        """Run rounds until the task is stopped, or until an error occurs that retrying cannot
+        fix."""
         self.alive = True
         try:
             while not self.stopping:
@@ -98,8 +99,7 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Several tasks that run as one. A slow task delays no other task, and a failing task ends them
-    all."""
+    """Tasks that run together. A slow task delays no other task. If a task fails, all tasks end."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks
@@ -113,7 +113,7 @@ class TaskGroup:
             each.stop()
 
     async def run(self) -> None:
-        """Run all tasks until stopped, or until one fails."""
+        """Run all tasks until they are stopped, or until one of them fails."""
         # Not asyncio's group: when a task fails, the others' transactions end before they do.
         async with anyio.create_task_group() as group:
             for each in self._tasks:

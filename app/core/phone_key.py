@@ -2,8 +2,8 @@
 the numbers, addresses and names need not be stored.
 
 A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
-database alone reveals no number. If the key is lost, no order is found until `reindex` computes the
-digests again with a new key.
+database alone reveals no number. If the key is lost, nothing is found by a digest until
+`reindex` computes the digests again with a new key.
 """
 
 import hmac
@@ -15,11 +15,11 @@ from app.core.ids import new_secret
 from app.core.private_files import write_new
 
 DIGEST_BYTES: Final = 16
-"""Bytes of a digest. The first four identify the key."""
+"""Length of a digest in bytes. The first four bytes identify the key."""
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64
-"""Length of a key file: 32 bytes in hex."""
+"""Number of characters in a key file: 32 bytes in hex."""
 
 
 class PhoneKey:
@@ -30,15 +30,18 @@ class PhoneKey:
     def __init__(self, key: bytes) -> None:
         self._begun = hmac.new(key, digestmod="sha256")
         self.name: bytes = hmac.digest(key, b"tallyhook phone key", "sha256")[:_NAMING]
-        """First bytes of this key's digests, which identify it."""
+        """First bytes of this key's digests. They identify the key."""
 
     def __repr__(self) -> str:
         return "PhoneKey()"
 
     def digest(self, identifier: str) -> bytes:
-        """Return the digest of E.164 digits, or of another identifier in the notation of
-        `providers.identifiers`. The digest is the key's name followed by the HMAC-SHA-256, cut to
-        DIGEST_BYTES. The last bit is 0 for a phone number and 1 for any other identifier."""
+        """Return the digest of a phone number in E.164 digits, or of another identifier in the
+        notation of `providers.identifiers`.
+
+        The digest is the key's name and the HMAC-SHA-256, cut to DIGEST_BYTES. Its last bit is 0
+        for a phone number and 1 for any other identifier.
+        """
         code = self._begun.copy()
         code.update(identifier.encode())
         *most, last = code.digest()[: DIGEST_BYTES - _NAMING]
@@ -47,12 +50,12 @@ class PhoneKey:
 
 def is_of_a_number(digest: bytes) -> bool:
     """Return whether a digest was computed from a phone number. Other identifiers are weaker
-    evidence of the payer, because many people share a name or the end of a card number."""
+    evidence of who paid, because many people share a name or the last digits of a card number."""
     return not digest[-1] & 1
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """Read the key in a file; None if there is no file. Raises ConfigurationError for an unusable
+    """Read the key in a file; None if there is no file. Raise ConfigurationError for an unusable
     file."""
 
     def unusable(what: str) -> ConfigurationError:
@@ -83,8 +86,8 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 def make_phone_key(path: Path) -> PhoneKey:
     """Read the key in a file. If there is no file, create one that only its owner can read.
-    Processes that start together get the same key. Raises ConfigurationError for an unusable file,
-    and UnreachableError if the file cannot be created."""
+    Processes that start at the same time get the same key. Raise ConfigurationError for an unusable
+    file, and UnreachableError if the file cannot be created."""
     known = read_phone_key(path)
     if known is not None:
         return known

@@ -1,8 +1,8 @@
 """Files that are written completely or not at all, private files such as keys, and locks of
 folders.
 
-Only its owner may use a private file; the file is refused if others may use it. Leaves out: the
-content of the files.
+A private file may be used only by its owner; otherwise it is refused. Leaves out: the content of
+the files.
 """
 
 import errno
@@ -21,7 +21,7 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder while the returned descriptor is open. Return None if another process has the
+    """Lock a folder until the returned descriptor is closed. Return None if another process has the
     lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -39,7 +39,7 @@ Owner = tuple[int, int]
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Create a file. The file gets its name only when it is complete and on the disk.
+    """Create a file. The file gets its name only after its content is complete and on the disk.
 
     owner  owner of the file if root creates it; None means the user who creates it
 
@@ -69,8 +69,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file, after deleting any file with this name. An existing file is left over, or
-    was put there by another user, who could read what we write."""
+    """Open a new file, after deleting any file with this name. An existing file may belong to
+    another user, who could read what we write."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 
@@ -79,12 +79,11 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` once the block has ended and the content is on the disk.
+    """Yield a file that replaces `path` after the block has ended and the content is on the disk.
+    If the block fails, `path` does not change.
 
-    If the block fails, nothing is changed.
-
-    part       temporary path, in the same folder
-    exclusive  whether an existing part belongs to another process; if so, raise FileExistsError
+    part       temporary path, in the same folder exclusive  whether an existing part belongs to
+    another process; if so, raise FileExistsError
 
     Raises OSError if the file cannot be written.
     """
@@ -101,14 +100,14 @@ def replacing(
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all bytes, in several system calls if needed."""
+    """Write all bytes, with several system calls if needed."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Flush a folder to the disk, so that new names in it survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -117,12 +116,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
-    """Read a private file, up to one byte more than `most`; None if there is no file.
+    """Read at most `most` + 1 bytes of a private file; None if there is no file.
 
-    variable  setting that names the file, for messages
-    what      description, such as `a key`, for messages
+    variable  setting that names the file, for messages what      description, such as `a key`, for
+    messages
 
-    Raises ConfigurationError if the file cannot be read, or others may use it.
+    Raises ConfigurationError if the file cannot be read, or if others may use it.
     """
     try:
         with path.open("rb") as file:

@@ -14,7 +14,8 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Prefix before a problem's code in the URI of its type. The URI is only a name, not an address."""
+"""Prefix of the URI that names a problem's type; the problem's code follows. The URI is not an
+address."""
 
 
 class FieldProblemDocument(TypedDict):
@@ -87,7 +88,8 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Error of an API endpoint. It becomes a problem response with the members of `more`."""
+    """Error of an API endpoint. It becomes a problem response with the additional members in
+    `more`."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Name, memory, open files, garbage collection, core dumps and termination signals of a process.
-Also explains a child's exit code."""
+"""Properties of processes: names, memory, open files, garbage collection, core dumps, termination
+signals and exit codes."""
 
 import gc
 import os
@@ -12,14 +12,15 @@ from typing import Final
 
 @cache
 def _place() -> str:
-    """Return the machine's boot id and the namespace of process ids."""
+    """Return a text for where this process runs: the machine's boot id and the namespace of process
+    ids."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _started(process: int) -> str | None:
     """Return when a process of this machine started, in ticks since boot. Return "" if the process
-    has ended, and None if it is unknown."""
+    has ended, and None if its start cannot be read."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -34,32 +35,32 @@ def _started(process: int) -> str | None:
 
 
 def process_name() -> str:
-    """Return the name of this process, which no other process has on any machine at any time."""
+    """Return the name of this process. No other process on any machine ever has the same name."""
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def process_id(name: str) -> int | None:
-    """Return the id of a process by its name; None if it has ended or runs on another machine."""
+    """Return the id of the process with this name. Return None if the process has ended or runs on
+    another machine."""
     place, process, started = name.rsplit(":", 2)
     return int(process) if place == _place() and _started(int(process)) == started else None
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process with this name has certainly ended. This is known only if the
-    process ran on this machine since the last boot and its process id is visible from here."""
+    """Return whether the process with this name has certainly ended. That is known only if the
+    process ran on this machine since the last boot, and if its process id is visible from here."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process of this machine still runs. Number 0 means a process that is not
-    visible from here."""
+    """Return whether a process of this machine is still running. Id 0 stands for a process that is
+    not visible from here, and counts as not running."""
     return process > 0 and _started(process) != ""
 
 
 def process_ids_of(process: int) -> list[int]:
-    """Return the ids of a process and of all its running descendants, as far as they are
-    visible."""
+    """Return the ids of a process and of all its descendants that are running and visible."""
     try:
         started = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
@@ -68,8 +69,8 @@ def process_ids_of(process: int) -> list[int]:
 
 
 def memory_bytes(process: int) -> int | None:
-    """Return the memory of a process, including its share of shared pages; None if it cannot be
-    read."""
+    """Return the memory of a process in bytes, including its share of shared pages; None if it
+    cannot be read."""
     try:
         rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
@@ -79,13 +80,13 @@ def memory_bytes(process: int) -> int | None:
 
 
 SPARE_FILES: Final = 128
-"""Open files that the service needs in addition to one for each connection."""
+"""Number of open files that the service needs in addition to its connections."""
 
 
 def affordable(connections: int) -> int:
-    """Raise the limit of open files for this many connections. Return how many connections the
-    limit allows. A connection beyond the limit would wait in the kernel instead of being refused.
-    """
+    """Raise the limit of open files to allow this many connections. Return how many connections the
+    limit then allows. Without that limit, further connections would wait in the kernel instead of
+    being refused."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -96,25 +97,24 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""Number of new containers before a garbage collection, which is a pause of some milliseconds."""
+"""Number of new containers before a garbage collection. A collection is a pause of some
+milliseconds."""
 
 
 def look_seldom() -> None:
-    """Make garbage collection rare. Call this before large modules are loaded."""
+    """Make garbage collections rare. Call this before large modules are loaded."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def pass_over_start() -> None:
-    """Exclude existing objects from garbage collection, because nearly all of them are never
-    freed."""
+    """Exclude all existing objects from garbage collection. Nearly all of them are never freed."""
     gc.freeze()
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process and its children permanently, because dumps would contain
-    secrets. If `core_pattern` names a program, the kernel passes the dump to that program anyway,
-    with this limit. systemd-coredump then stores nothing, but another program may ignore the limit.
-    """
+    """Forbid core dumps of this process and its children permanently, because dumps contain
+    secrets. If `core_pattern` names a program, the kernel still passes it the dump, along with this
+    limit. systemd-coredump then stores nothing, but another program may ignore the limit."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -129,8 +129,8 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def heed_sigterm_in_container() -> None:
-    """Make SIGTERM end a starting service or a command in a container, too. The kernel ignores
-    SIGTERM for the first process of a container if that process has no handler."""
+    """Make SIGTERM end this process even if it is the first process of a container. The kernel
+    ignores SIGTERM for such a process unless it has a handler."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
@@ -148,7 +148,7 @@ _CAUSES: Final = {
     **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE), _FAULT),
     signal.SIGXFSZ: "a file reached the limit of its size: raise LimitFSIZE or `ulimit -f`",
 }
-"""Likely cause of each signal, and what to do."""
+"""For each signal, its likely cause and what to do."""
 
 
 def why_ended(code: int) -> str:

@@ -1,4 +1,4 @@
-"""Results of reading a verified body: its events, or why it cannot be read exactly."""
+"""Results of reading a verified body: its events, or why the body cannot be read exactly."""
 
 from typing import Final, NamedTuple
 
@@ -11,19 +11,18 @@ class Unreadable(ValueError):
 
 
 class UnclearAmount(Unreadable):
-    """An amount that is a number but not exact in its currency."""
+    """An amount that is a number but is not exact in its currency."""
 
 
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
 """Start of the body with which `golive` tests the public endpoint."""
 
 TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
-"""Reason that the test's body cannot be read. No profile is at fault."""
+"""Reason stored for the test's body, which cannot be read. The profile is not at fault."""
 
 
 class Belonging(NamedTuple):
-    """Account and environment of an event in a body: see `environment`, `unstated` and `foreign` of
-    `Reading`."""
+    """Account and environment of an event. The members are explained at `Reading`."""
 
     environment: str | None = None
     unstated: bool = False
@@ -31,22 +30,22 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Result for a body that states neither account nor environment, or whose profile does not say
-where they are."""
+"""Result for a body without account and environment, or for a profile that does not say where they
+are."""
 
 
 class Reading(NamedTuple):
     """Content of a delivery.
 
-    events       at least one event, in the order of the body
-    environment  `sandbox`, `live`, or None if the provider does not say
-    unstated     whether an event lacks the environment although the profile names its member
-    foreign      whether an event names an account other than the source's, or names none although
-                 the profile names its member
+    events       at least one event, in the order of the body environment  `sandbox`, `live`, or
+    None if the provider does not say unstated     whether an event lacks the environment, although
+    the profile says where it is foreign      whether an event names an account other than the
+    source's, or names no account although
+                 the profile says where it is
     raws         bytes of each event, if the body has several or the event is only a part of it
-    unread       bytes of events that could not be read, each with the reason
-    customers    keyed digests by which each event's customer is found: phone number, email address,
-                 name, card, and further ids; empty if the source has no key
+    unread       bytes of events that could not be read, each with the reason customers    keyed
+    digests of each event's customer: of phone number, email address, name, card, and
+                 further ids; empty if the source has no key
     """
 
     events: tuple[Event, ...]
@@ -58,5 +57,5 @@ class Reading(NamedTuple):
     customers: tuple[tuple[bytes, ...], ...] = ()
 
     def customer(self, place: int) -> tuple[bytes, ...]:
-        """Return the digests of the event at a position."""
+        """Return the customer digests of the event at this position; empty if there are none."""
         return self.customers[place] if place < len(self.customers) else ()

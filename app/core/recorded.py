@@ -20,15 +20,15 @@ from app.core.errors import UsageError
 from app.core.http import Exchange, exchange
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Most bytes of a body. The receiver accepts no more."""
+"""Maximum size of a body in bytes. The receiver accepts no larger body."""
 
 MAX_URL_CHARS: Final = 32 * 1024
-"""Most characters of a path and query. No server accepts as many."""
+"""Maximum length of a path and query in characters. No server accepts as many."""
 
 MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
 MAX_LINES: Final = 100_000
 SEND_LIMIT_S: Final = 30.0
-"""Seconds for a request and its answer. Providers wait no longer."""
+"""Time limit in seconds for a request and its answer. Providers wait no longer."""
 
 Headers = list[tuple[str, str]]
 
@@ -37,17 +37,18 @@ _OF_THE_CONNECTION: Final = frozenset(
      "upgrade", "proxy-connection", "expect"}
 )  # fmt: skip
 _OF_THE_ANSWER: Final = "accept-encoding"
-"""Header that is replaced by `identity`, because nothing is decompressed here."""
+"""Header that is sent as `identity`, because answers are not decompressed here."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Pattern of a header's value. The pattern above is for methods and names (RFC 9110, 5.5,
-5.6.2)."""
+"""Pattern of a header's value (RFC 9110, 5.5). The pattern above is for methods and names
+(5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request. `url` has path and query. `headers` are in Latin-1, which keeps every byte."""
+    """A request. `url` has path and query. `headers` are decoded as Latin-1, which preserves every
+    byte."""
 
     method: str = "POST"
     url: str
@@ -56,7 +57,7 @@ class Recorded:
 
 
 def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return a request's headers without headers of the connection."""
+    """Return a request's headers, without the headers that belong to the connection."""
     named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
 
@@ -72,7 +73,7 @@ def line_of(request: Recorded) -> str:
 
 
 def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
-    """Yield the requests of a file. Raises UsageError at the first invalid line."""
+    """Yield the requests in a file. Raise UsageError at the first invalid line."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -107,8 +108,8 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return the address `to` with the query of a request, and with the path if `to` has none.
-    Raises UsageError if `to` is not an http address, or the result has another host."""
+    """Return the address `to` with the request's query. If `to` has no path, add the request's
+    path. Raise UsageError if `to` is not an http address, or if the result has another host."""
     try:
         parts = urlsplit(to)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
@@ -128,7 +129,7 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send a request unchanged, and read the whole answer. The request asks for an uncompressed
+    """Send a request unchanged, except that it asks for an uncompressed answer, and read the whole
     answer."""
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
     own = [(name, value) for name, value in request.headers if name.lower() not in left]

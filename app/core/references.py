@@ -19,13 +19,13 @@ from typing import Any, Final, TypeGuard
 from unicodedata import normalize
 
 MAX_REFERENCE: Final = 200
-"""Most characters of a reference. Providers and merchants use a few dozen."""
+"""Maximum length of a reference in characters. Providers and merchants use a few dozen."""
 
 RULE: Final = (
     f"1 to {MAX_REFERENCE} characters, not only blanks, without control characters, line "
     "separators and halves of surrogate pairs"
 )
-"""Rule for sentences such as `An order's reference is …`."""
+"""Rule for references, to complete sentences such as `An order's reference is …`."""
 
 UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 

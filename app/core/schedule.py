@@ -7,9 +7,9 @@ the span to report (`month` or `day` means the last complete one), formats, and 
 delivery. `checkpoint` delivers the newest signed head of the log over the same channels. Leaves
 out: running entries (`finance.scheduled`).
 
-Clock changes are handled like in Debian's cron. Work in a skipped hour runs when the hour is over.
-In a repeated hour, work runs the first time. An entry whose hour is `*` runs in every hour that
-passes.
+Clock changes are handled as in Debian's cron. Work in an hour that is skipped runs at the end of
+that hour. Work in an hour that is repeated runs the first time. An entry whose hour is `*` runs in
+every hour that passes.
 """
 
 from __future__ import annotations
@@ -41,22 +41,21 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
-"""Delay of due work up to which it is not reported as late."""
+"""Delay up to which due work is not reported as late."""
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""Age up to which missed work is still done."""
+"""Age up to which missed work is still caught up."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """Scheduled work, and when it is due.
+    """An entry of the schedule: work, and when it is due.
 
-    cron       five fields; the minute is a number
-    reconcile  whether to reconcile everything first
-    span       span to report, in each format, over each channel; None: no report
-    checkpoint whether to deliver the newest checkpoint of the log over each channel
+    cron       five fields; the minute is a number reconcile  whether to reconcile everything first
+    span       span to report, in each format, over each channel; None for no report checkpoint
+    whether to deliver the newest checkpoint of the log over each channel
     """
 
     name: str
@@ -69,7 +68,8 @@ class ScheduleEntry:
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
-    """Parse the entries of a setting. Raises ValueError with the mistake and the correct form."""
+    """Parse the entries of a setting. Raise ValueError that states the mistake and the correct
+    form."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]
@@ -132,25 +132,25 @@ def _entry(text: str) -> ScheduleEntry:
 
 
 def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry is next due after an instant; None if never."""
+    """Return when an entry is next due after an instant; None if it is never due again."""
     return next(_times(entry, after=after, zone=zone), None)
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry was last due, after `since` and up to `now`. Return None if it was not
-    due. Work that was missed several times is due once."""
+    """Return when an entry was last due, after `since` and not after `now`; None if it was not due.
+    Work that was missed several times is due only once."""
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))
     return max(times, default=None)
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Return whether to report work as late."""
+    """Return whether work that was due then and began then must be reported as late."""
     return began - due > LATE
 
 
 def _times(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Iterator[Instant]:
-    """Yield every time after an instant, the earliest first."""
+    """Yield every time after an instant at which an entry is due, the earliest first."""
     from cronsim import CronSim
 
     begin = instants.moment_of(after).astimezone(zone)

@@ -13,11 +13,12 @@ from typing import Any, Final, NoReturn
 from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
-"""Most levels of nested objects and arrays. Events need three; the stack allows many more."""
+"""Maximum depth of nested objects and arrays. Events need three levels; the stack allows many
+more."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Most characters of a number with a fraction or an exponent. Amounts have less than a third of
-them."""
+"""Maximum length of a number with a fraction or an exponent. Amounts have less than a third of
+it."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -27,18 +28,20 @@ _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]
 
 
 class NumberText(str):
-    """A number as written in the body: `2.00` stays `2.00`."""
+    """A number as it is written in the body: `2.00` is not shortened to `2`."""
 
     __slots__ = ()
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raises Unreadable with a sentence that quotes nothing from the document."""
+    """Parse a document. Raise Unreadable, whose sentence quotes nothing from the document, if it is
+    invalid."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """Parse a document and keep numbers as NumberText, for signatures over the text of numbers."""
+    """Parse a document, with numbers as NumberText. For signatures that cover the text of
+    numbers."""
     return _decode(body, _WRITTEN_DECODER)
 
 

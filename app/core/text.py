@@ -5,12 +5,12 @@ from unicodedata import bidirectional, category, combining
 
 DELIVERY = ("delivery", "deliveries")
 LEAF = ("leaf", "leaves")
-"""Nouns with an irregular plural: `counted(2, *LEAF)`."""
+"""Noun with an irregular plural, for `counted(2, *LEAF)`."""
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: `1 order`, `2,000 orders`. `many` is the plural if it is
-    irregular."""
+    """Return a number with its noun, as in `1 order` or `2,000 orders`. `many` is an irregular
+    plural."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
@@ -20,9 +20,10 @@ def capital(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape characters that control or break a terminal, including line breaks, as `\\x1b`.
+    """Escape characters that could control or break a terminal, as in `\\x1b`. Line breaks are
+    escaped too.
 
-    Joiners that a name needs are kept.
+    Joiners that a name needs are not escaped.
     """
     if text.isprintable():
         return text
@@ -43,9 +44,9 @@ _PICTURE: Final = "\ufe0f"
 def is_human_text(text: str) -> bool:
     """Return whether a text has only printable characters, and joiners that scripts need.
 
-    Persian and Sinhala names have a zero-width joiner or non-joiner. Direction marks, other
-    invisible characters, and joiners without effect are refused, because two names would look
-    alike.
+    Persian and Sinhala names may have a zero-width joiner or non-joiner. Direction marks, other
+    invisible characters, and joiners without effect are refused: with them, different names could
+    look the same.
     """
     return text.isprintable() or all(_is_seen(text, place) for place in range(len(text)))
 

@@ -1,8 +1,8 @@
 """Strict TOML files: validated by a pydantic model, with all mistakes reported at once.
 
 A mistake is one line: the file, the line, the key, and what would be right. A model is a subclass
-of `TomlTable`, whose validators raise ValueError with a sentence. If some keys are wrong, rules
-between keys are still checked on the correct values.
+of `TomlTable`, whose validators raise ValueError with a sentence. Even if some keys are wrong,
+rules that concern several keys are checked on the correct values.
 """
 
 import re
@@ -18,21 +18,21 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key. A table is a dict, an array of tables is a list. Wrong keys are
-missing."""
+"""Checked values by key. A table is a dict, and an array of tables is a list. Wrong keys are left
+out."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
 
 MOST_LISTED: Final = 100
-"""Most mistakes of a file that are listed. Others are only counted."""
+"""Maximum number of a file's mistakes that are listed. Further mistakes are only counted."""
 
 EMPTY: Final[Any] = {}
-"""Default of an optional table: an empty one."""
+"""Default of an optional table: a table without keys."""
 
 
 class TomlTable(BaseModel):
-    """Table of a file. Only declared keys are allowed, and each value must have exactly its
+    """Model of a table. Only declared keys are allowed, and each value must have exactly its
     type."""
 
     model_config = _STRICT
@@ -46,8 +46,8 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
-    """A mistake: its dotted key, and what would be right. The second table of `[[fee]]` is `fee.2`.
-    An empty key means the whole file."""
+    """A mistake in a file: the dotted key, and what would be right. The second table of `[[fee]]`
+    has the key `fee.2`. An empty key means the whole file."""
 
     key: str
     sentence: str
@@ -65,12 +65,12 @@ def read_toml(
     together: Callable[[Values], Iterable[TomlMistake]] = lambda values: (),
     beside: Mapping[str, Any] | None = None,
 ) -> Values:
-    """Return the checked values of a file. Raises ConfigurationError with every mistake, sorted by
+    """Return the checked values of a file. Raise ConfigurationError with every mistake, sorted by
     line.
 
-    name      name of the file in messages
-    together  yields mistakes in rules between keys, and may set dependent values
-    beside    values from elsewhere that replace the file's values
+    name      name of the file in messages together  checks rules that concern several keys and
+    yields the mistakes; may set dependent values beside    values from elsewhere that replace
+    values of the file
     """
     try:
         written = content if isinstance(content, bytes) else content.encode()
@@ -103,11 +103,12 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Most dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a minute."""
+"""Maximum number of dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a
+minute."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
-    """Return a file's unchecked values. Raises ConfigurationError with the line of a syntax
+    """Return a file's unchecked values. Raise ConfigurationError with the line of a syntax
     error."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
@@ -121,7 +122,8 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Marks a number whose exponent no Decimal can hold. The parser does not report its line."""
+"""Placeholder for a number whose exponent no Decimal can hold. The parser does not report its
+line."""
 
 
 def _decimal(written: str) -> Any:
@@ -145,7 +147,7 @@ def _beyond(document: Values) -> Iterator[str]:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
-    """Translate an error of pydantic. Return the path of the value, and the mistake."""
+    """Translate an error of pydantic. Return the path of the wrong value, and the mistake."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
@@ -191,7 +193,8 @@ def _table_at(model: type[TomlTable], place: Sequence[int | str]) -> type[TomlTa
 
 
 def _table_of(annotation: Any) -> type[TomlTable] | None:
-    """Return the table model in a field's type: `T`, `T | None` or `list[T]`."""
+    """Return the table model in a field's type, which is `T`, `T | None` or `list[T]`; None for
+    other types."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, TomlTable):
             return each
@@ -204,7 +207,7 @@ def _right(
     wrong: frozenset[tuple[int | str, ...]],
     at: tuple[Any, ...],
 ) -> Values:
-    """Return the values of the keys without mistakes."""
+    """Return the values of all keys that are not in `wrong`."""
     values: Values = {}
     for name, field in model.model_fields.items():
         place, value = (
@@ -250,12 +253,12 @@ _NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"|\'([^\']*+)\'|([^."\']++)|["\']
 
 
 Lines = Mapping[tuple[str, ...], int]
-"""First line of each header and key, by path of names."""
+"""First line of each header and key, by its path of names."""
 
 
 def lines_of_keys(text: str) -> Lines:
-    """Find the lines of headers and keys, which a TOML parser doesn't report. Headers and keys are
-    at the beginning of a line. Multi-line texts are skipped."""
+    """Find the lines of headers and keys, which a TOML parser does not report. A header or key is
+    found at the beginning of a line. Multi-line texts are skipped."""
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
         found.setdefault(names, number)
@@ -263,7 +266,8 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key, or else of the innermost table around the key, or else 0."""
+    """Return the line of a dotted key. If the key has no line, return that of the innermost table
+    around it, or 0."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

@@ -1,8 +1,8 @@
 """Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
-The engine writes instants in UTC, because its sentences are compared, sealed and read by programs:
-`2026-10-16T09:05:00Z`, or for customers `16 October 2026, 09:05 UTC`. For people, this module
-rewrites them in local time.
+The engine writes instants in UTC, as `2026-10-16T09:05:00Z` or, for customers, as `16 October 2026,
+09:05 UTC`, because programs compare, seal and read its sentences. This module rewrites the instants
+in local time for people.
 """
 
 import re
@@ -18,7 +18,7 @@ from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return the zone with a name such as Africa/Nairobi or UTC. Raises UsageError for an unknown
+    """Return the zone with a name such as Africa/Nairobi or UTC. Raise UsageError for an unknown
     name."""
     if name == "UTC":
         return UTC
@@ -31,9 +31,9 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the instant whose UTC date and time equal the local date and time of `instant` in the
-    zone. At the ends of the calendar, where the zone has no such time, return `instant` unchanged.
-    """
+    """Return the instant whose UTC date and time equal the local date and time of `instant` in
+    the zone. At the ends of the calendar, where there is no such instant, return `instant`
+    unchanged."""
     if zone is UTC:
         return instant
     try:
@@ -47,8 +47,9 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
-    """Parse an instant as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339. A
-    day means its start. In a repeated hour, the first occurrence counts. Raises ValueError."""
+    """Parse an instant as a person types it: a local time such as `2026-11-20 12:00`, a day, or RFC
+    3339. A day means its start. A local time that occurs twice means its first occurrence. Raise
+    ValueError for any other text."""
     found = _LOCAL.fullmatch(text)
     try:
         if found is None:
@@ -60,8 +61,8 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a deadline as `typed_instant` does, but a day means its last second. Raises
-    ValueError."""
+    """Parse a deadline as `typed_instant` does, except that a day means its last second. Raise
+    ValueError for any other text."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
@@ -81,17 +82,20 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence. `at` is the instant that the part states in local time; None for other
-    text."""
+    """Part of a sentence. `at` is the instant if the part is one, written in local time; otherwise
+    None."""
 
     text: str
     at: Instant | None = None
 
 
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
-    """Split a sentence at its instants, and write each instant in local time, to the minute. `at` a
-    local midnight becomes `on` the day, because banks and files state only days. After `until`,
-    `beyond` and `by` the time of day stays, because a day alone would mean its end."""
+    """Split a sentence at its instants, and write each instant in local time, to the minute.
+
+    `at` before a local midnight becomes `on` the day, because banks and files state only days.
+    After `until`, `beyond` and `by` a midnight keeps its time, because a day alone would mean its
+    end.
+    """
     last = 0
     for found in _MOMENT.finditer(text):
         exact = found["exact"]
@@ -126,10 +130,10 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Write a sentence's instants in local time. Text in backquotes is a command and is not
-    changed.
+    """Write a sentence's instants in local time. Leave text in backquotes unchanged, because it is
+    a command.
 
-    named  whether to add the zone's name, such as EAT, to each time of day
+    named  whether to add the zone's abbreviation, such as EAT, to each time of day
     """
     parts = text.split("`")
     has_code = len(parts) % 2 == 1  # a single backquote is an ordinary character
@@ -145,8 +149,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone. A midnight is written as a
-    day."""
+    """Return an instant in local time, to the minute, with the zone's abbreviation. A midnight is
+    written as a day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)
@@ -154,8 +158,8 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at an instant. Return UTC at the ends of the calendar, where
-    `wall_clock` changes nothing."""
+    """Return the zone's abbreviation at an instant. At the ends of the calendar return UTC, because
+    `wall_clock` leaves such instants in UTC."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

@@ -1,7 +1,7 @@
 """SVG charts for pages: bars, and stacked bars.
 
-Series differ by pattern and have a legend, so that nobody needs to see colours. A screen reader
-reads a title and a description. Equal numbers give equal SVG.
+Series differ by pattern and have a legend, so that charts do not depend on colours. Screen readers
+get a title and a description. Equal numbers give equal SVG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Least height of the axis, so that a value of one is not a tall bar."""
+"""Minimum height of the axis, so that a value of one is not drawn as a tall bar."""
 
 _LABELS_MAX: Final = 12
-"""Most labels below an axis. More would overlap."""
+"""Maximum number of labels below an axis. More labels would overlap."""
 
 _PATTERNS: Final = (
     ("solid", ""),
@@ -59,16 +59,15 @@ class Series:
 def bars(
     name: str, *, title: str, about: str, labels: Sequence[str], values: Sequence[int]
 ) -> Markup:
-    """Draw a bar for each label, with its value above. `name` must be unique in the page."""
+    """Draw a bar for each label, with its value above it. `name` must be unique in the page."""
     return stacked(name, title=title, about=about, labels=labels, series=[Series("", values)])
 
 
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Draw a stacked bar for each label, with a different pattern for each series. Raises
-    ValueError for more than SERIES_MAX series, or if a series does not have one value for each
-    label."""
+    """Draw a stacked bar for each label, with a different pattern for each series. Raise ValueError
+    for more than SERIES_MAX series, or for a series without exactly one value for each label."""
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
     totals = [sum(each.values[place] for each in series) for place in range(len(labels))]
@@ -96,7 +95,7 @@ def stacked(
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Coordinates of `count` columns side by side, with a vertical axis from 0 to `top`."""
+    """Coordinates of a chart with `count` columns and a vertical axis from 0 to `top`."""
 
     count: int
     top: int
@@ -113,8 +112,8 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance between ticks: 1, 2 or 5 times a power of ten, the smallest that needs at
-    most _TICKS_MOST ticks."""
+    """Return the distance between an axis's ticks: the smallest of 1, 2 or 5 times a power of ten
+    that needs at most _TICKS_MOST ticks."""
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -157,8 +156,8 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Draw the labels below the columns; if not all fit, evenly spaced ones. Long labels get two
-    lines."""
+    """Draw the labels below the columns. If not all labels fit, draw evenly spaced ones. Break a
+    long label into two lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)
@@ -185,5 +184,5 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Round a coordinate to a tenth, with the same text on every machine."""
+    """Round a coordinate to a tenth. The text is the same on every machine."""
     return f"{value:.1f}".removesuffix(".0")

@@ -15,13 +15,13 @@ from app.core.pages import TEMPLATES, css_text, page, paper
 TYPST: Final = TEMPLATES / "letter.typ"
 
 HTML: Final = ("base.html", "letter.html", "stamp.html", "style.css", "timeline.html")
-"""Templates for HTML."""
+"""Templates that the HTML of a letter needs."""
 
 PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
 class Phrase(NamedTuple):
-    """Words in one style. `line` says whether the words begin a new line."""
+    """Words in one style. If `line` is true, the words begin a new line."""
 
     text: str
     look: PhraseLook = ""
@@ -54,11 +54,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """Rows of cells. A row with one cell spans all columns but the first.
+    """A table in a letter, as rows of cells. A row with one cell spans all columns but the first.
 
-    widths   share of the width for each column; 0: as wide as the column's words, without wrapping
-    numbers  columns of amounts
-    labels   whether the first cell of each row is the label of the row
+    widths   share of the width for each column; 0 for a column as wide as its words, without
+    wrapping numbers  positions of the columns with amounts labels   whether the first cell of each
+    row is the row's label
     """
 
     rows: Sequence[Sequence[Phrases]]
@@ -71,8 +71,8 @@ class LetterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """One moment of a timeline. `gap` is the time since the previous moment. `day` is set if a new
-    day begins."""
+    """A moment of a timeline. `gap` is the time since the previous moment. `day` is not empty if
+    the moment is the first of its day."""
 
     x: int
     time: str
@@ -83,8 +83,8 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """One event: where it is drawn in the lane `happened` and in the lane `reached`, and how far
-    its number is moved aside."""
+    """An event of a timeline: its horizontal positions in the lanes `happened` and `reached`, and
+    the distance by which its number is moved aside."""
 
     number: int
     happened_x: int
@@ -94,7 +94,7 @@ class DrawnEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A timeline of two lanes, in CSS pixels.
+    """A timeline with two lanes, in CSS pixels.
 
     left               edge of the first column; the lanes' names are to the left of this edge
     happened, reached  vertical positions of the lanes
@@ -113,8 +113,8 @@ class Drawing:
 class ShownExhibit:
     """A file attached to the letter, shown on separate pages.
 
-    file   name of the file beside the letter; "" for a text
-    pages  number of the file's pages that are shown
+    file   name of the attached file, in the letter's folder; "" for a text pages  number of the
+    file's pages that are shown
     """
 
     title: str
@@ -129,10 +129,9 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterDocument:
-    """A letter.
+    """A letter, as blocks to be rendered as HTML or PDF.
 
-    sheet  text on each sheet of paper
-    stamp  a word across each sheet; "" for none
+    sheet  text on each sheet of paper stamp  a word across each sheet; "" for none
     """
 
     title: str

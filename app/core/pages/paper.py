@@ -1,7 +1,7 @@
 """PDF from templates by Typst, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters, and every machine makes the same bytes
-with them. The machine's fonts are used only for other characters. A character without a font is
+Typst's own fonts have Latin, Greek and Cyrillic letters. With these fonts every machine makes the
+same bytes, so the machine's fonts are used only for other characters. A character without a font is
 shown as an empty box. Typst is an extra (`pdf`), and imported only here. All text is passed as
 JSON, never as markup.
 """
@@ -14,10 +14,10 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last of the Latin characters up to which Typst's fonts are complete."""
+"""Last of the characters, in Unicode's order, that Typst's own fonts certainly have."""
 
 _NAMED: Final = 6
-"""Most characters of a script that the note names."""
+"""Maximum number of missing characters of one script that the note lists."""
 
 _PROBE: Final = b'#set text(font: "Libertinus Serif")\n#sys.inputs.characters.clusters().join(" ")'
 
@@ -25,16 +25,16 @@ _SCRIPTS: Final[Mapping[str, str]] = {
     "CJK": "Chinese or Japanese", "HANGUL": "Korean", "HIRAGANA": "Japanese",
     "KATAKANA": "Japanese", "other": "others",
 }  # fmt: skip
-"""Names of scripts, by the first word of a character's Unicode name."""
+"""Names of scripts, by the first word of their characters' Unicode names."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Typst's error about the first missing character, under a standard without empty boxes."""
+"""Typst's error about the first missing character, for a PDF standard that forbids empty boxes."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Typeset a template, which gets the values as JSON in the input `given`. The sentence of
-    `unshown_in` is added to the values as `unshown`. Raises ImportError if Typst is not installed.
-    """
+    """Typeset a template as PDF. The template reads the values as JSON in the input `given`. Its
+    value `unshown` is the sentence from `unshown_in`. Raise ImportError if Typst is not
+    installed."""
     import typst
 
     rare = _lacking(_rare_in(values), own=True)
@@ -48,8 +48,8 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return how many pages of a file in `root` Typst can typeset. Return 0 if it cannot typeset
-    the file, or the file has more than `most` pages. A picture has one page."""
+    """Return the number of pages of a file in `root`; a picture has one page. Return 0 if Typst
+    cannot typeset the file, or if the file has more than `most` pages."""
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -88,8 +88,8 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Return a sentence on characters that no font of this machine has, and what to do; empty if
-    all characters can be shown. Raises ImportError if Typst is not installed."""
+    """Return a sentence that lists the characters for which this machine has no font, and says what
+    to do. Return "" if all characters can be shown. Raise ImportError if Typst is not installed."""
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
@@ -111,15 +111,15 @@ def _sentence(rare: list[str]) -> str:
 
 
 def _rare_in(values: Mapping[str, Any]) -> list[str]:
-    """Return each character of the values that a font might lack, once."""
+    """Return the different characters in the values that a font might lack."""
     text = json.dumps(values, ensure_ascii=False)
     return sorted({each for each in text if each > _SURE and category(each)[0] in "LNS"})
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters of every script in which at least one of these characters is missing.
+    """Return the characters of every script of which at least one character has no font.
 
-    own  whether only Typst's own fonts count
+    own  whether to use only Typst's own fonts
     """
     import typst
 
