@@ -1,4 +1,4 @@
-"""Asks the payment service about one payment, and records the answer.
+"""Ask the payment service about one payment, and record the answer.
 
 The shop's own calls and the background task share this code. The caller has claimed the payment's
 row in `app.orders.pending_session_store`. This module releases the row, even after an error.
@@ -25,28 +25,30 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of an answer if no request was sent because the service may have forgotten the key."""
+"""Code of an answer when no request was sent because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which to hold a row beyond the longest call, for the commit after the call."""
+"""Time for which a row stays claimed after the longest possible call, for the commit after the
+call."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two tries for one payment. The pause doubles with each try, from the value
-above."""
+"""Longest pause between two tries for one payment. The pause starts with FIRST_PAUSE and doubles
+with each try."""
 
 TELL_AFTER: Final = 3
-"""Unclear answers of the service after which the finding `session_unknown` is reported."""
+"""Number of unclear answers after which the finding `session_unknown` is reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may hold a row. After this time a dead process no longer holds it."""
+    """Return how long a call may claim a row. After that time, a dead process no longer blocks the
+    row."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible time until which a row is held or postponed. A later time was
-    written by a fast clock. Clocks of several machines may differ by a quarter of an hour."""
+    """Return the latest plausible time until which a row is claimed or postponed. A later time was
+    written by a fast clock. The clocks of several machines may differ by a quarter of an hour."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -56,11 +58,10 @@ async def claim(
     payment: CheckoutPayment,
     row: PendingSession | None = None,
 ) -> PendingSession | None:
-    """Claim the payment's row, and return it with the bytes to send.
+    """Claim the payment's row, and return it with the bytes to send. Return None if another process
+    has claimed the row, or if no question is left to ask.
 
-    Return None if another process holds the row, or there is nothing left to ask.
-
-    row  inserted first if the payment has no row
+    row  row to insert first if the payment has none
     """
     now, key = context.clock.now(), payment.key
 
@@ -89,9 +90,9 @@ async def ask_and_record(
     *,
     again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Send the stored request, record the answer, and return the updated payment with the answer.
+    """Send the stored request and record the answer. Return the updated payment and the answer.
 
-    again  whether an earlier holder of the row may have sent the request too
+    again  whether an earlier claimant of the row may have sent the request too
 
     Raises CheckoutDeniedError for an answer that says nothing about the order.
     """
@@ -122,13 +123,13 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """Record that the key has expired. No request is sent with it any more, and people are
-    notified."""
+    """Record that the key has expired, and notify people. No more requests are sent with the
+    key."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
 def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant) -> bool:
-    """Return whether the service may forget the key before another call ends."""
+    """Return whether the service may forget the key before a call that starts now ends."""
     return payments.key_is_spent(
         payment,
         now=now,
@@ -144,7 +145,7 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer, unless another process has already recorded the same answer.
+    """Record an answer unless it is already recorded. Return the updated payment.
 
     row  the request to repeat later; None if it must not be repeated
     """
@@ -188,24 +189,24 @@ def _postpone(
 
 
 def pause_after(tries: int) -> Duration:
-    """Return the pause before the next try, after this number of tries."""
+    """Return the pause before the next try, from the number of tries so far."""
     return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
 AT_ONCE: Final = 4
-"""Number of payments asked about concurrently. Other connections stay free for waiting
+"""Number of payments that are asked about concurrently. It leaves connections to waiting
 customers."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two searches while the service refuses our token. Each search then sends one
+"""Seconds between two searches while the service refuses our token. Each search then sends only one
 request."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Send again the due requests that no process holds, up to AT_ONCE. Return how many were
+    """Send due requests again, at most AT_ONCE that no process has claimed. Return how many were
     due."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
@@ -262,12 +263,12 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
     """Build the periodic task that sends due requests again."""
 
     async def release_held() -> None:
-        """Release rows that this process held before it was restarted.
+        """Release rows that this process had claimed before it was restarted.
 
-        With a shared database, other processes may hold rows, so no row is released.
+        With a shared database no row is released, because other processes may have claimed it.
 
         On a full disk the release comes late, and also releases a row that a new call of this
-        process holds. That does no harm: `_ask_again` waits until that call has finished.
+        process has claimed. That does no harm: `_ask_again` waits until that call has finished.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

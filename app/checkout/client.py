@@ -32,14 +32,14 @@ from app.providers.configured import profile_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call, for which a customer waits. A later call may use the same key again.
+    """Limits of one call, while a customer waits. A later call may use the same key again.
 
-    tries     requests in all: enough for two failures and a lost answer
-    try_s     seconds for one request and its whole answer; a slow service takes three
-    total_s   seconds for the whole call with its pauses: nobody waits longer for a page
-    first_s   pause before the second request; each later pause is twice as long
-    most_s    longest pause, unless the service asks for a longer one
-    jitter_s  largest random addition to each pause, so that clients do not all retry at once
+    tries     maximum number of requests: enough for two failures and a lost answer try_s
+    seconds for one request and its whole answer; a slow service takes three total_s   seconds for
+    the whole call with its pauses: nobody waits longer for a page first_s   pause before the second
+    request; each later pause is twice as long most_s    longest pause, unless the service asks for
+    a longer one jitter_s  maximum random addition to each pause, so that clients do not all retry
+    at once
     """
 
     tries: int = 5
@@ -51,9 +51,9 @@ class RetrySettings:
 
 
 def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
-    """Return the pause before request `number` (2, 3, …) in seconds.
+    """Return the pause in seconds before request `number` (2, 3, …).
 
-    asked_s  the shortest pause that the service asked for
+    asked_s  minimum pause that the service asked for
     """
     # A larger exponent only costs time: `most_s` limits the pause long before.
     grown = settings.first_s * 2.0 ** min(number - 2, 30)
@@ -61,7 +61,7 @@ def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettin
 
 
 def _share(key: str, number: int) -> float:
-    """Return a number from 0 up to 1, evenly distributed over all keys."""
+    """Return a number in [0, 1) that is evenly distributed over all keys."""
     digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -69,11 +69,12 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Calls under way in one process. Each holds a few kilobytes for at most a minute."""
+"""Maximum number of calls at a time in one process. Each call holds a few kilobytes for at most a
+minute."""
 
 
 class Flight(Generic[T]):
-    """A running call for an order, and the callers that wait for it."""
+    """The running call for an order, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -81,19 +82,18 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer that an earlier caller got to an equal question; None if there is
-        none."""
+        """Return an earlier caller's answer to an equal request; None if there is none."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
-        """Store the answer for callers that wait with an equal question, and return it."""
+        """Store the answer for waiting callers with an equal request, and return it."""
         self._answer = (asked, answer)
         return answer
 
 
 class SingleFlight(Generic[T]):
-    """Queue that lets one caller per order ask at a time. Callers that waited with an equal
-    question get the same answer. An order without callers takes no memory."""
+    """Queue that runs one call at a time for each order. Callers that waited with an equal request
+    get the same answer. An order without callers takes no memory."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -105,8 +105,8 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait for the order's turn, and keep it during the block. Raises CheckoutBusyError if too
-        many callers wait."""
+        """Wait for the order's turn, and hold the turn during the block. Raise CheckoutBusyError if
+        too many callers wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened right now; try again in a minute."
@@ -125,31 +125,30 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Longest wait in seconds that the service can impose, because the service may have sent a wrong
-date."""
+"""Maximum time in seconds for which the service can forbid requests. The service may have sent a
+wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Answers whose Retry-After applies to every request. The Retry-After of a 409 applies to one key
-only."""
+"""Codes of answers whose Retry-After applies to every request. After a 409, Retry-After applies to
+one key only."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds after which a denied token is tried again. A process that is not ready gets no requests
-that would try the token earlier. The background task for unknown sessions tries more often."""
+"""Seconds after which a refused token is tried again. Until then this process is not ready, so it
+gets no requests. The background task for unknown sessions tries more often."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
-"""HTTP statuses that concern our token alone."""
+"""HTTP statuses by which the service refuses only our token."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Function that waits a number of seconds: anyio.sleep, or a test's replacement."""
+"""Function that waits for a number of seconds: anyio.sleep, or its replacement in tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The payment service to use. Raises ConfigurationError with every problem at once.
+    """Settings for the payment service. Creating them raises ConfigurationError with every problem.
 
-    base_url  http or https; `api.path` is appended to it
-    token     the bearer token
-    source    the provider account that opens the sessions and sends their webhooks
+    base_url  http or https; `api.path` is appended to it token     the bearer token source    the
+    provider account that opens the sessions and sends their webhooks
     """
 
     base_url: str
@@ -171,9 +170,9 @@ class ClientSettings:
 
 
 class CheckoutClient:
-    """HTTP client of the payment service; one for each process. Use as `async with
+    """HTTP client of the payment service. A process has one, used as `async with
     CheckoutClient(settings) as client`. `transport` replaces the network, and `sleep` waits between
-    requests. Code that opens checkouts with this client uses `flights`."""
+    requests. `flights` is for the code that opens checkouts."""
 
     def __init__(
         self,
@@ -185,12 +184,12 @@ class CheckoutClient:
         self.settings = settings
         self.flights: SingleFlight[Any] = SingleFlight()
         self.unasked = Repeating()
-        """Log of due sessions that could not be requested again."""
+        """Log of due sessions for which no request could be sent."""
         self._denied: tuple[int, float] | None = None
-        """Status with which the service last refused our token, and when on the monotonic clock;
-        None if the service has accepted the token since."""
+        """Status of the service's last refusal of our token, and the refusal's time on the
+        monotonic clock. None if the service has accepted the token since."""
         self._held_off_until = 0.0
-        """Time on the monotonic clock until which the service wants no requests."""
+        """Time on the monotonic clock before which the service wants no requests."""
         self._sleep = sleep
         self._url = settings.base_url.rstrip("/") + settings.api.path
         self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)
@@ -211,18 +210,20 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status with which the service refused our token. Return None after the
-        service has accepted the token again, or DENIAL_LASTS_S after the last refusal."""
+        """Return the HTTP status with which the service refused our token. Return None if the
+        service has accepted the token since, or if the last refusal is older than
+        DENIAL_LASTS_S."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
 
     def mask_for(self, phone: str | None) -> Mask:
-        """Return the mask for the parts of a request and its answers that must not be stored."""
+        """Return a mask that hides the phone number and our token in texts to be stored."""
         return Mask(phone=phone, token=self.settings.token)
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
-        """Request the order's session until the answer is clear. The result is never a ComeAgain.
+        """Send requests for the order's session until the answer is clear. The result is never a
+        ComeAgain.
 
         again  whether an earlier request may have been sent with this key
 
@@ -293,7 +294,7 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the payment service's settings. Raises ConfigurationError if they are missing."""
+    """Return the settings for the payment service. Raise ConfigurationError if any are missing."""
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Opens a checkout session for an order: once, and only once, whatever fails in between.
+"""Open a checkout session for an order, and never a second one, whatever fails in between.
 
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
     (4) ask the service, again with the same key  (5) record the answer  (6) return the result
@@ -38,7 +38,7 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Code of a result if another process was asking the service for as long as we could wait."""
+"""Code of a result when another process was still asking the service at the end of our wait."""
 
 LOOK_S: Final = 0.1
 """Seconds between two checks for another process's answer."""
@@ -52,14 +52,14 @@ async def open_checkout(
     new_payment: bool = False,
     author: str = OWNER,
 ) -> CheckoutResult:
-    """Open the order's session, or find the session that it has.
+    """Open a session for the order, or return the session that the order already has.
 
-    author       who asks, for the record of the request
-    new_payment  whether the customer tries again after an earlier payment has ended. The new
-                 payment gets another key, and a repeated call finds it
+    author       who requests the session, for the record of the request new_payment  whether the
+    customer tries again after an earlier payment has ended. The new
+                 payment gets a new key; a repeated call finds the new payment
 
-    Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError and OrderCanceledError
-    (nothing was sent), and UnreachableError if the service refuses our credentials or the store
+    Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
+    nothing was sent, and UnreachableError if the service refuses our credentials or the store
     fails. Calls for one order wait for each other; equal calls share one answer.
     """
     live, requires = context.database.environment == "live", client.settings.api.requires
@@ -99,10 +99,10 @@ class _Opening:
         self._request = request
         self._new_payment = new_payment
         self._held: PendingSession | None = None
-        """The row that this call may send, because this call has committed the intent."""
+        """Row that this call may send, because this call has committed the intent."""
         self._decided = False
         self._over: str | None = None
-        """The key of the earlier payment, if that payment had ended when this call began."""
+        """Key of the earlier payment, if that payment had already ended when this call began."""
 
     async def run(self) -> CheckoutResult:
         for _ in range(round(ask_session.hold_for(self._client) / SECOND / LOOK_S)):
@@ -152,8 +152,8 @@ class _Opening:
     ) -> str | None:
         """Return the key of the earlier payment if it has ended, so that a new payment may begin.
 
-        Raises PaymentNotOverError while the earlier payment can still bring money. Returns None if
-        this payment is already a second one, or if the order is or may be paid or is canceled;
+        Raise PaymentNotOverError while the earlier payment can still bring money. Return None if
+        the given payment is already the new one, or if the order is or may be paid or is canceled;
         later steps report those cases.
         """
         if payment is None:
@@ -176,8 +176,8 @@ class _Opening:
         """Return the result for an order that is, or may be, paid in another way; None for other
         orders.
 
-        Such an order must not be paid again, whether no payment was started here or the answer to
-        it is unknown.
+        Such an order must not be paid again. This holds whether we started no payment of it, or do
+        not know the answer to a payment that we started.
 
         Raises OrderCanceledError for an unpaid order that the shop has canceled.
         """
@@ -204,7 +204,8 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent. Return the order's payment, which another process may have created."""
+        """Commit the intent. Return the order's payment, which another process may have created
+        instead."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -227,7 +228,8 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent and return the row to send. Return None if the order has a payment."""
+        """Write the intent and return the row to send. Return None if the order already has a
+        payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -262,8 +264,8 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row with the bytes to send. Return None while another process holds
-        the row."""
+        """Claim the payment's row, with the bytes to send. Return None if another process has
+        claimed it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -290,7 +292,7 @@ class _Opening:
 # --- the result, with a sentence for people -------------------------------------------------------
 
 OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
-"""Outcomes after which the customer may try again with a new payment: nothing was paid."""
+"""Outcomes after which the customer may try again with a new payment, because nothing was paid."""
 
 CheckoutState = Literal["opened", "paid", "expired", "refused", "unknown", "unresolved"]
 
@@ -334,11 +336,12 @@ class CheckoutResult:
                   refuses the session · unknown: the service may have opened the session; the
                   background task asks again · unresolved: the amount paid is in doubt, and nobody
                   may be sent to pay before that is settled
-    checkout_url  where the customer pays, if the service gave a URL
-    key           the idempotency key, for questions to the service; None for an order that was paid
-                  before we had started a payment of it
-    sentence      the state as a sentence for people
-    again_s       seconds until a repeated call can say more, if the service wants no requests
+    checkout_url  where the customer pays, if the service gave a URL key           the idempotency
+    key, for questions to the service; None if the order was paid and
+                  we had started no payment of it
+    sentence      the state as a sentence for people again_s       seconds after which a repeated
+    call can say more, if the service wants no requests
+                  before then
     created       whether this call opened the session
     """
 
@@ -354,7 +357,8 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result of an answer. Return None if the stored records are more complete."""
+    """Build the result of an answer. Return None if the result must come from the stored records
+    instead."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -385,8 +389,8 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """Correct the result by the order's ledger: the order may be paid, or the session expired.
-    Raises OrderCanceledError if the shop has canceled the order and no money has come."""
+    """Update the result from the order's ledger: the order may be paid, or the session expired.
+    Raise OrderCanceledError if the shop has canceled the order and no money has come."""
     opened = found.session if found.created else None
     paid = payments.paid_sentence(ledger, opened=opened)
     if paid is not None:
@@ -416,7 +420,8 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return the latest deadline of a pending order's attempts; None if there is no deadline."""
+    """Return the latest deadline of a pending order's attempts. Return None if the order is not
+    pending or an attempt has no deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None
@@ -424,7 +429,7 @@ def last_deadline(ledger: Ledger) -> Instant | None:
 
 
 def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOverError:
-    """Build the error for a second payment while the first one can still bring money."""
+    """Build the error for a new payment while the earlier payment can still bring money."""
     when = "once its outcome is failed, canceled, expired or timed_out"
     if ask_again_at is not None:
         when = f"at {format_instant(ask_again_at)}, or {when}"
@@ -436,7 +441,7 @@ def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOve
 
 
 def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
-    """Build the result of a refused session, with the service's own words."""
+    """Build the result of a refused session. Its sentence cites the service's reason."""
     order = payment.requested.order
     return CheckoutResult(
         state="refused",
@@ -448,7 +453,7 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
 
 
 def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) -> CheckoutResult:
-    """Build the result of an unclear answer, with a sentence on what happens next."""
+    """Build the result of an unclear answer. Its sentence says what happens next."""
     again_s = ceil(wait_s) or None
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "

@@ -1,6 +1,6 @@
 """An order's payment as its records state it, and the records for the service's answers.
 
-Leaves out: reading and writing records, which the caller does.
+Leaves out: reading and writing records, which is done by the caller.
 """
 
 import hashlib
@@ -29,8 +29,7 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """One idempotency key and the records that have it. All requests of the payment use this
-    key."""
+    """The records that share one idempotency key. All requests of the payment use this key."""
 
     key: str
     requested: Record
@@ -45,8 +44,7 @@ class CheckoutPayment:
 
 
 def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
-    """Return the order's payment; None if none was ever requested. An opened session outweighs a
-    refusal of the same key, because the customer can pay in it."""
+    """Return the order's latest payment; None if none was ever requested."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     asked = [record for record in known if record.kind == "session_requested" and record.key]
     if not asked:
@@ -55,8 +53,8 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this key; None if it was never requested. The first record of each
-    kind counts, except for `session_unknown`, where the last one counts."""
+    """Return the payment with this key; None if it was never requested. Of several records of one
+    kind the first counts, or the last if the kind is `session_unknown`."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
     unknown = [r for r in known if r.key == key and r.kind == "session_unknown"]
@@ -77,9 +75,9 @@ def check_same(
 ) -> None:
     """Raise CheckoutConflictError unless `request` repeats the request of this payment.
 
-    For a settled payment only the money and the source must agree, because no more requests are
-    sent. Before that everything must agree: a key may only be sent with the body for which it was
-    created.
+    If the service has opened or refused the session, only the money and the source must agree,
+    because no more requests are sent. Otherwise everything must agree, because a key may only be
+    sent with the body for which it was created.
     """
     before = payment.requested.money
     if before != request.money:
@@ -96,8 +94,8 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment of
-    the session would then be too small or too large, and the order unresolved."""
+    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment in
+    the session would then be too small or too large, and would leave the order unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -117,8 +115,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError if the sent body has another phone number. The digest cannot show
-    this, because it contains only a short checksum of the number."""
+    """Raise CheckoutConflictError if the body that was sent has another phone number. The digest
+    cannot show this reliably, because it contains only a short checksum of the number."""
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -137,7 +135,8 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Return whether the service may forget the key before a call that takes `reserve` ends."""
+    """Return whether the service may forget the key before a call that takes `reserve` could
+    end."""
     return now + reserve >= payment.requested.at + lifetime
 
 
@@ -150,9 +149,8 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence stating that the order is paid, and by which event.
-
-    Return None if the order is not paid, or it is not settled whether it is.
+    """Return a sentence that the order is paid, and by which event. Return None if the order is not
+    paid, or if that is not settled.
 
     opened  a session that was opened meanwhile
     """
@@ -166,7 +164,7 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence stating that it is not settled whether the order is paid; None if it is
+    """Return a sentence that it is not settled whether the order is paid. Return None if it is
     settled. A payment that is plainly too small (`amount_differs`) counts as settled.
 
     opened  a session that was opened meanwhile
@@ -185,8 +183,8 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError if the shop has canceled the order, because a payment would be owed
-    back.
+    """Raise OrderCanceledError if the shop has canceled the order. A payment would have to be
+    returned.
 
     opened  a session that was opened meanwhile
     """
@@ -211,12 +209,12 @@ def intent(
     now: Instant,
     author: str,
 ) -> Record:
-    """Build the record that is committed before the first byte is sent.
+    """Build the record of an intent, which is committed before the first byte is sent.
 
     author  who requested the session
 
     The record's id derives from the order and the number of its payments. If two processes both
-    find no payment, only one can write, because the row of the other has the same primary key.
+    find no payment, they build the same primary key, so only one of them can write.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()
@@ -234,8 +232,8 @@ def intent(
 
 
 def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
-    """Return the JSON that is stored with the intent: the request's digest and its return URLs. The
-    customer's data is masked."""
+    """Return the JSON that is stored with the intent: the request's digest and its return URLs,
+    with the customer's data masked."""
     given = {"success": request.success_url, "cancel": request.cancel_url}
     urls = {name: url for name, url in given.items() if url is not None}
     return canonical_json(
@@ -263,8 +261,7 @@ def answer_record(
 ) -> Record:
     """Build the record of an answer.
 
-    tell    whether to report an unclear answer to people
-    author  who asked the service
+    tell    whether people are notified of an unclear answer author  who requested the session
     """
     opened = answered if isinstance(answered, Opened) else None
     reason = None if tell else STILL_ASKING
@@ -286,16 +283,16 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text to store with the answer's record: the answer, or why there is none."""
+    """Return the text that is stored with the answer's record: the answer, or the code of its
+    absence."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Return whether the answer must be recorded, because no process has recorded it yet. A second
-    session for one key is a mistake of the service, but it is recorded too, because a customer can
-    pay in that session."""
+    """Return whether no process has recorded this answer yet. A second session for one key is a
+    mistake of the service, but must be recorded too, because a customer can pay in that session."""
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session
     if isinstance(answered, SessionRefused):

@@ -4,15 +4,15 @@ The error messages are written for the shop's people.
 
     UsageError
     ├── CheckoutRequestError   the request itself is bad; `problems` has every sentence
-    ├── CheckoutConflictError  the order already has another payment; `before` and `asked`
+    ├── CheckoutConflictError  the order already has another payment
     ├── PaymentNotOverError    a new payment was requested while the earlier one can bring money
     └── OrderCanceledError     the shop has canceled the order
     UnreachableError
     ├── CheckoutDeniedError    the service refuses our token or knows no such address
     └── CheckoutBusyError      too many calls at this moment
 
-No error contains a phone number, a URL or a token. Leaves out: tokens and keys. Only
-`check_request` creates a SoundRequest.
+No error contains a phone number, a URL or a token. Only `check_request` creates a SoundRequest.
+Leaves out: tokens and keys.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class CheckoutRequestError(UsageError):
 class CheckoutConflictError(UsageError):
     """Error for a request that differs from the order's earlier request; nothing was sent.
 
-    before, asked  the money of both requests; equal if something else differs
+    before, asked  the money of both requests; equal if the requests differ in something else
     """
 
     def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
@@ -66,7 +66,7 @@ class CheckoutConflictError(UsageError):
 class PaymentNotOverError(UsageError):
     """Error for a new payment while the order's earlier payment has not ended; nothing was sent.
 
-    ask_again_at  when the earlier payment ends at the latest; None if unknown
+    ask_again_at  latest time at which the earlier payment ends; None if unknown
     """
 
     def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
@@ -75,23 +75,23 @@ class PaymentNotOverError(UsageError):
 
 
 class OrderCanceledError(UsageError):
-    """Error for an order that the shop canceled, because a payment would be owed back. Nothing was
-    sent."""
+    """Error for an order that the shop has canceled; nothing was sent. A payment would have to be
+    returned."""
 
 
 class CheckoutDeniedError(UnreachableError):
-    """Error for credentials that the service refuses, or for an address at which it does not
-    answer."""
+    """Error for credentials that the service refuses, or for an address where no service
+    answers."""
 
 
 class CheckoutBusyError(UnreachableError):
-    """Error for more concurrent calls than one process accepts."""
+    """Error for a call beyond the number that one process accepts at a time."""
 
 
 # --- the request ----------------------------------------------------------------------------------
 
 MAX_URL: Final = 2_048
-"""Characters of a URL. Every browser and proxy in use accepts that many."""
+"""Maximum length of a URL in characters. Every browser and proxy in use accepts that many."""
 
 
 def is_web_address(url: object, *, encrypted: bool = False) -> bool:
@@ -100,7 +100,7 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
     encrypted  whether only https is accepted
 
     URLs with blanks, backslashes or anything but printable ASCII are refused, because browsers and
-    libraries disagree about the host of such a URL.
+    libraries disagree about the host of such URLs.
     """
     if not isinstance(url, str) or len(url) > MAX_URL:
         return False
@@ -117,7 +117,7 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
 
 def without_query(url: str) -> str:
-    """Return the URL without its query and fragment, which belong to one customer."""
+    """Return the URL without its query and fragment, which may identify a customer."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
@@ -128,7 +128,8 @@ _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutRequest:
-    """The shop's unchecked request. `amount` is in major units; `phone` is E.164 without the +."""
+    """The shop's unchecked request. `amount` is in major units; `phone` is E.164 without the plus
+    sign."""
 
     order: str
     amount: Decimal | int | str
@@ -152,9 +153,9 @@ class SoundRequest:
 def check_request(
     request: CheckoutRequest, *, live: bool, requires: Collection[str] = ()
 ) -> SoundRequest:
-    """Check a request. Raises CheckoutRequestError with every problem at once.
+    """Check a request. Raise CheckoutRequestError that lists every problem.
 
-    requires  the optional members that the service requires
+    requires  names of optional members that the service requires
     """
     money, problem = _exact(request)
     absent = {name for name in _OPTIONAL if getattr(request, name) is None}.difference(requires)
@@ -196,8 +197,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's money; if it is not exact, None and a sentence that states the
-    problem."""
+    """Return the request's exact money and "". If the amount is not exact, return None and a
+    sentence that states the problem."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -213,9 +214,8 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
 
 
 def request_body(request: SoundRequest) -> bytes:
-    """Return the JSON to send. Equal requests always give equal bytes. The JSON is not written by
-    `json`, which would write the amount as a binary float. The amount must be an exact number
-    (1500.00)."""
+    """Return the JSON to send; equal requests give equal bytes. The amount is written as an exact
+    number (1500.00), which the module `json` cannot do."""
     order = (
         f'{{"reference":{_text(request.order)},"amount":{major_text(request.money)},'
         f'"currency":{_text(request.money.currency)}}}'
@@ -228,7 +228,7 @@ def request_body(request: SoundRequest) -> bytes:
 
 
 def _given(**texts: str | None) -> str:
-    """Return a JSON object of the arguments that are not None."""
+    """Return a JSON object with those of these texts that are not None."""
     found = [f'"{name}":{_text(value)}' for name, value in texts.items() if value is not None]
     return "{" + ",".join(found) + "}"
 
@@ -244,9 +244,9 @@ def _text(value: str) -> str:
 
 
 def request_digest(request: SoundRequest) -> str:
-    """Return `sha256:…` of the request in canonical form, with a checksum of the phone number. A
-    digest over the number itself would reveal it: the rest of the body is stored beside the digest,
-    and all 10^9 possible numbers can be tried in minutes. See README.md."""
+    """Return `sha256:…` of the request in canonical form, with a checksum in place of the phone
+    number. A digest over the number would reveal it. The rest of the body is stored with the
+    digest, so all 10^9 possible numbers could be tried in minutes. See README.md."""
     return fingerprint(
         {
             "order": {"reference": request.order, "minor": request.money.minor},
@@ -258,9 +258,11 @@ def request_digest(request: SoundRequest) -> str:
 
 
 def phone_check(phone: str | None) -> int | None:
-    """Return the phone number's checksum, one of 256 values; None without a number. The checksum
-    detects 255 of 256 changed numbers, and millions of numbers share each value. A customer's
-    checksum is the same in every order, so several orders reveal no more than one."""
+    """Return the phone number's checksum, one of 256 values; None without a number.
+
+    The checksum detects 255 of 256 changed numbers, and millions of numbers share each value. A
+    customer's checksum is the same in every order, so several orders reveal no more than one.
+    """
     if phone is None:
         return None
     return hashlib.sha256(b"phone check:" + phone.encode()).digest()[0]
@@ -270,20 +272,20 @@ def phone_check(phone: str | None) -> int | None:
 
 
 MAX_DETAILS: Final = 8_192
-"""Characters of an answer that are stored with its record."""
+"""Maximum number of characters of an answer that are stored with its record."""
 
 MAX_REASON: Final = 300
-"""Characters of the service's own words that are stored: about three sentences."""
+"""Maximum number of characters stored of the service's reason: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Most bytes of a refusal that is searched for words. Searching a longer one would delay other
-requests."""
+"""Maximum size in bytes of a refusal that is searched for a reason. Searching a larger refusal
+would delay other requests."""
 
 MAX_REFERENCE: Final = 200
-"""Characters of a session's reference at the service."""
+"""Maximum length in characters of a session's reference at the service."""
 
 COME_AGAIN: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses after which the request may be repeated with the same key. 408 too slow, 409 still
+"""HTTP statuses after which the request may be repeated with the same key: 408 too slow, 409 still
 running, 425 too early, 429 too many."""
 
 NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
@@ -291,23 +293,23 @@ NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
 
 
 HELD_OFF: Final = "asked_to_wait"
-"""Code of a call that sent nothing because the service has asked us to wait."""
+"""Code of a call that sent nothing because the service had asked for a pause."""
 
 NOT_REACHED: Final = frozenset(
     {"connection_failed", "timed_out", "status_502", "status_503", "status_504", HELD_OFF}
 )
-"""Codes of unclear answers that did not come from the service itself."""
+"""Codes of unclear answers for which the service itself sent no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReply:
     """The service's HTTP answer to one request.
 
-    status       None if no whole answer came; `problem` says why
-    problem      `connection_failed`, `timed_out`, `too_large`, `encoded`; None for a complete
+    status       None if no complete answer came; `problem` is then the reason problem
+    `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
                  answer
-    retry_after  the Retry-After header, unparsed
-    date         the Date header, to which a dated Retry-After is relative
+    retry_after  the Retry-After header, unparsed date         the Date header, to which a dated
+    Retry-After is relative
     """
 
     status: int | None = None
@@ -319,7 +321,7 @@ class ServiceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """An open session. `details` is the service's answer to store."""
+    """Answer that the session is open. `details` is the part of the answer to store."""
 
     session: str
     checkout_url: str | None
@@ -329,7 +331,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """A session that the service refuses. `reason` has the service's words, masked and
+    """Answer that the service refuses the session. `reason` is the service's own, masked and
     shortened."""
 
     reason: str
@@ -338,10 +340,10 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """An answer that does not show what the service did.
+    """Answer, or lack of an answer, that does not show what the service did.
 
-    code    from a closed list, such as `timed_out`
-    wait_s  seconds for which the service wants no requests
+    code    from a closed list, such as `timed_out` wait_s  seconds for which the service wants no
+    requests
     """
 
     code: str
@@ -355,14 +357,16 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """A refusal of our credentials or address, which says nothing about the order."""
+    """Answer that the service refuses our credentials or address, which says nothing about the
+    order."""
 
     status: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComeAgain:
-    """A request that may be repeated with the same key, after at least `wait_s` seconds."""
+    """Answer after which the request may be repeated with the same key, after at least `wait_s`
+    seconds."""
 
     code: str
     wait_s: float = 0.0
@@ -374,10 +378,11 @@ Verdict = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
 def judge_reply(
     reply: ServiceReply, *, order: str, api: SessionApi, mask: Mask, lost: bool = False
 ) -> Verdict:
-    """Decide what one answer means for the session of `order`.
+    """Decide what an HTTP answer means for the order's session.
 
-    lost  whether an earlier request with this key may have got no answer. If so, a refusal that is
-          not in the service's own form may come from a gateway
+    lost  whether an earlier request with this key may have remained unanswered. If so, a refusal
+    that
+          is not in the service's own form may come from a gateway
     """
     status = reply.status
     if status is None:
@@ -403,7 +408,7 @@ def judge_reply(
 
 
 def _document_in(body: bytes) -> object:
-    """Parse a body; None if it is not JSON."""
+    """Parse a body as JSON. Return None if it is not valid JSON."""
     try:
         return parse(body)
     except Unreadable:
@@ -440,12 +445,13 @@ def _opened(body: bytes, *, order: str, api: SessionApi, mask: Mask) -> Opened |
 
 
 def _web_address(url: object) -> str | None:
-    """Return the URL where the customer pays; None if it is not a plain web URL."""
+    """Return the URL if it is a plain web address; None otherwise."""
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
 def kept_checkout_url(details: str | None, api: SessionApi) -> str | None:
-    """Return the checkout URL from the details of a session that was opened earlier."""
+    """Return the checkout URL from the stored details of an opened session; None if there is
+    none."""
     document = _document_in((details or "").encode())
     url = _web_address(api.read(document).checkout_url) or _web_address(
         find_paths(document, ("read", "checkout_url"))
@@ -474,9 +480,8 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait. Retry-After is a number, or a date from
-    which the service's Date is subtracted. Our clock is not used, so the two machines need not
-    agree on the time."""
+    """Return the seconds that the service asks us to wait. If Retry-After is a date, subtract the
+    answer's Date from it. Our clock is not used, because it may differ from the service's."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

@@ -1,7 +1,7 @@
 """The session API of a payment service, with the parts that differ between services.
 
 Leaves out the common parts: the request's form (`request.request_body`), HTTP, keys, repeats, and
-the meaning of statuses. To add another service's API, add an entry to SESSION_APIS.
+the meaning of statuses. To support another service, add an entry to SESSION_APIS.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,14 +35,13 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionApi:
-    """One service's API. The defaults are those of the simulated provider.
+    """One service's API. The defaults describe the simulated provider.
 
-    path            where sessions are opened, after the base URL
-    read            returns the members of a parsed answer
-    requires        optional members that a request must have: `phone`, `success_url`, `cancel_url`
-    accepted        HTTP statuses that mean an open session
-    key_lifetime_s  seconds for which the service remembers an idempotency key
-    live_tokens, sandbox_tokens
+    path            where sessions are opened, after the base URL read            returns the
+    members of a parsed answer requires        optional members that a request must have: `phone`,
+    `success_url`, `cancel_url` accepted        HTTP statuses that mean an open session
+    key_lifetime_s  seconds for which the service remembers an idempotency key live_tokens,
+    sandbox_tokens
                     patterns of the tokens of the two environments
     """
 
@@ -55,7 +54,7 @@ class SessionApi:
     sandbox_tokens: tuple[str, ...] = SANDBOX_TOKENS
 
     def refuses(self, token: str, *, environment: str) -> bool:
-        """Return whether a token looks like a token of another environment than `environment`."""
+        """Return whether a token looks like a token for the other environment."""
         foreign = self.sandbox_tokens if environment == "live" else self.live_tokens
         return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)
 

@@ -3,10 +3,10 @@
     variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-A name without a value gets the value in the name's line. The file is replaced in one step. It
-contains secrets, so only its owner may read a new file. An existing file keeps its owner and group,
-and nobody else may read it. Leaves out: the meaning of values (`load.py`). No mistake quotes a
-value.
+If the file has a name without a value, the value is written on that line. The file is replaced in
+one step. A new file can be read only by its owner, because it contains secrets. An existing file
+keeps its owner and group, and nobody else may read it. Leaves out: the meaning of values
+(`load.py`). No mistake quotes a value.
 """
 
 import difflib
@@ -30,7 +30,7 @@ ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
 DATABASE_URL: Final = PREFIX + "DATABASE_URL"
 
 MAX_FILE_BYTES: Final = 256 * 1024
-"""Largest size of a file. A larger one was named by mistake."""
+"""Maximum size of a file in bytes. A larger file was probably named by mistake."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
@@ -38,7 +38,7 @@ _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
 
 @dataclass(kw_only=True)
 class SettingsReading:
-    """One attempt to read the configuration: the given variables, and the mistakes found."""
+    """State of reading the configuration: the variables given, and the mistakes found so far."""
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)
@@ -48,25 +48,26 @@ class SettingsReading:
 
     @property
     def live(self) -> bool:
-        """Return whether the environment is live, even if other settings cannot be read."""
+        """Return whether the environment is live. This works even if other settings cannot be
+        read."""
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
-        """Report a problem. Its message has the variable's name, then the sentence."""
+        """Report a problem: a line with the variable's name and the sentence."""
         sentences = self.problems.setdefault(variable, [])
         if sentence not in sentences:
             sentences.append(sentence)
 
     def only_in_sandbox(self, variable: str, sentence: str) -> None:
-        """Report a problem in a live environment, or a warning in any other."""
+        """Report a problem if the environment is live, and otherwise a warning."""
         if self.live:
             self.problem(variable, sentence)
         else:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether the variable that a line names, or a variable that replaces it, has a
-        problem."""
+        """Return whether a problem was reported for the variable at the start of a line, or for a
+        variable that replaces it."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
         keys = (f"{stem}KEYS",) if stem != variable else ()
@@ -85,15 +86,15 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """Return a name from outside made safe to print: ASCII, at most 100 characters."""
+    """Return a name from outside in a form that is safe to print: ASCII, at most 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 
 def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
-    """Return the known variables by upper-case name. The environment overrides the file. An empty
-    value counts as not given, except for a secret, where it is a mistake."""
+    """Return the values of known variables by upper-case name. The environment overrides the file.
+    An empty value counts as missing, except that an empty secret is a mistake."""
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()
     from_file = _ours(_dotenv(Path(path), reading), reading) if path else {}
@@ -118,7 +119,8 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return our variables by upper-case name. Report two spellings of one name."""
+    """Return the variables with our prefix, by upper-case name. Report names that differ only in
+    case."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
@@ -169,12 +171,12 @@ def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
 
 
 def secrets_in(text: str) -> list[str]:
-    """Split a text into its lines. A PEM block is not split."""
+    """Split a text into its lines, but keep each PEM block in one piece."""
     return [found.group().strip() for found in _ONE_SECRET.finditer(text)]
 
 
 def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
-    """Return the secrets of a file, one on each line, newest first. A PEM key is one secret.
+    """Return the secrets in a file, one on each line, newest first. A PEM key is one secret.
 
     A file that cannot be read, has no secrets, or is accessible to everyone is reported under
     `variable`.
@@ -222,8 +224,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 class SettingsPlan:
     """Result of comparing a file with wanted settings, by names of variables.
 
-    values     values of the file as planned; never shown
-    differing  names that have another value in the file; if there are any, nothing may be written
+    values     values in the file after writing; never shown differing  names with another value in
+    the file; if there are any, nothing may be written
     """
 
     added: tuple[str, ...]
@@ -239,9 +241,9 @@ def plan_settings(
 ) -> SettingsPlan:
     """Compare wanted settings with a file, which may be missing.
 
-    changing  names whose value may be replaced if the file has another
+    changing  names whose different value in the file may be replaced
 
-    Raises ConfigurationError if a line is not NAME=value, or a name is given twice.
+    Raises ConfigurationError if a line is not NAME=value, or if a name occurs twice.
     """
     before = _content(path)
     lines = _lines(path, before)
@@ -267,9 +269,12 @@ def plan_settings(
 
 
 def write_plan(path: Path, plan: SettingsPlan) -> None:
-    """Replace the file with the planned content. A new file has mode 0600. An existing file keeps
-    owner, group and mode, but loses the permissions of others. Raises ConfigurationError if the
-    file has changed meanwhile, another command is writing it, or it cannot be written."""
+    """Replace the file with the planned content.
+
+    A new file has mode 0600. An existing file keeps owner, group and mode, but loses the
+    permissions of others. Raises ConfigurationError if the file has changed meanwhile, if another
+    command is writing it, or if it cannot be written.
+    """
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
     try:
@@ -312,7 +317,7 @@ def _content(path: Path) -> str:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Split a file into parts, each with name, value and text. A comment has no name."""
+    """Split a file into parts, each with name, value and text. The name of a comment is empty."""
     found: dict[str, int] = {}
     parts = []
     for binding in parse_stream(io.StringIO(text)):
@@ -331,7 +336,7 @@ def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
 
 
 def _written(value: str) -> str:
-    """Return the value quoted for the file."""
+    """Return the value, quoted for the file if needed."""
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,4 +1,4 @@
-"""Checks where the database file is: its file system, its folder, and who may use it."""
+"""Checks of the place of the database file: its file system, its folder, and who may use it."""
 
 import re
 import stat
@@ -14,26 +14,26 @@ from app.config.settings import Settings
 VARIABLE: Final = PREFIX + "DATABASE_URL"
 
 MOUNTS = Path("/proc/self/mounts")
-"""The kernel's table of mounts (proc(5), fstab(5)); only on Linux."""
+"""The kernel's table of mounts (proc(5), fstab(5)); exists only on Linux."""
 
 NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
      "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
 )  # fmt: skip
-"""File systems shared by several machines. SQLite's locks don't work on them, and a second service
+"""File systems shared by several machines. SQLite's locks do not work on them, so a second service
 would not notice the first (https://www.sqlite.org/wal.html)."""
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 """File systems that are emptied by a restart of the machine."""
 
 FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
-"""File systems served by a program, which may ignore a sync."""
+"""File systems that are served by a program, which may ignore requests to sync."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def filesystem_kind(path: Path, table: str) -> str:
-    """Return the kind of the file system of a path, even if the path doesn't exist; "" if unknown.
+    """Return the kind of the file system that a path is on or would be on; "" if unknown.
 
     table  lines of /proc/self/mounts: device, mount point, kind, …; the last match counts
     """
@@ -102,7 +102,7 @@ _OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
 
 
 def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
-    """Check where the database file is, for a process that serves from an SQLite file."""
+    """Check the place of the SQLite file, if this process serves from one."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
         return

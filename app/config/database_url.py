@@ -1,4 +1,4 @@
-"""Validates the database's URL: an SQLite file or a PostgreSQL server, with the driver."""
+"""Validation of the database's URL: an SQLite file or a PostgreSQL server, with the driver."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,7 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""Options after the question mark that the driver accepts. Other programs call its `ssl`
-`sslmode`."""
+"""URL options that the driver accepts. Its option `ssl` is called `sslmode` in other programs."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
@@ -21,8 +20,8 @@ MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-fu
 def database_url(value: Any) -> Any:
     """Validate the URL of an SQLite file or a PostgreSQL server, with the driver's name.
 
-    Raises ValueError for other databases, drivers and options, with what to write instead, and for
-    an SQLite database in memory, which would lose acknowledged deliveries.
+    Raises ValueError, which says what to write instead, for other databases, drivers and options.
+    Also refuses an SQLite database in memory, which would lose acknowledged deliveries.
     """
     if not isinstance(value, str):
         return value
@@ -42,7 +41,7 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """Return the scheme of a URL if it cannot contain a secret, else a neutral text."""
+    """Return a URL's scheme if it cannot contain a secret; otherwise return a neutral text."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 
@@ -86,6 +85,6 @@ def _check_server(value: str) -> None:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of an SQLite URL; None for another database."""
+    """Return the file that an SQLite URL names; None for another database."""
     scheme, _, rest = url.partition("://")
     return Path(unquote(rest.partition("?")[0][1:])) if scheme.startswith("sqlite") else None

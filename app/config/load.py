@@ -1,9 +1,9 @@
-"""Loads the settings once, checks them together, and reports every mistake at once.
+"""Load the settings once, check them together, and report every mistake.
 
 A mistake states the variable, what is wrong, and what would be right. It never states a value,
 because any value could be a secret in the wrong place. Small functions in one tuple check secrets,
-and settings that depend on each other. A check that needs a setting with a reported mistake reports
-nothing.
+and settings that depend on each other. A check is skipped if a setting that it needs already has a
+reported mistake.
 """
 
 import os
@@ -42,8 +42,8 @@ def load_settings(
 ) -> Settings:
     """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
 
-    serving  whether webhooks will be received, which needs an environment
-    also     finds further problems, one line each, which are reported with the others
+    serving  whether webhooks will be received, which needs an environment also     returns further
+    problems, one line each, which are reported with the others
 
     Raises ConfigurationError with every problem, one line each.
     """
@@ -77,7 +77,7 @@ OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
 
 
 def known_variables() -> tuple[str, ...]:
-    """Return the name of every variable. `<NAME>` is replaced by a source's name."""
+    """Return the names of all variables. `<NAME>` stands for a source's name."""
     names = [PREFIX + name for name in OF_COMMANDS]
     for field in Settings.model_fields:
         if field == "sources":
@@ -98,12 +98,13 @@ _SECRETS_OF_SECTIONS: Final = (
     ("oidc", "client_secret"),
     ("reports", "mail_password"),
 )
-"""Secrets that may come from a file. The variable of the file ends with `_FILE`."""
+"""Section and name of each secret that may come from a file. The variable that names the file ends
+in `_FILE`."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Fill in secrets from their files. If there is only one source, it receives the sessions'
-    webhooks."""
+    """Read secrets from their files. If there is only one source, make it the source of checkout
+    sessions."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -121,8 +122,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong settings, and use their defaults. With the defaults, the
-    checks of several settings can still find their own problems."""
+    """Validate the settings. Report wrong settings and use their defaults instead, so that checks
+    of several settings can find further problems."""
     try:
         return Settings(**tree)
     except ValidationError as error:
@@ -137,8 +138,7 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return what would be right, in our words, because pydantic's message may contain the
-    value."""
+    """Return what would be right, in our own words. Pydantic's message may contain the value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -173,10 +173,10 @@ _SHAPES: Final = {
 
 
 SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""Secret of the simulated provider, which is printed in its documentation."""
+"""Secret of the simulated provider. It is public, because its documentation shows it."""
 
 _TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
-"""Labels of host names that are used for trying out, without real money."""
+"""Labels in names of hosts that are used for trials, without real money."""
 
 
 def _secrets_of_a_source_are_different_and_no_paths(
@@ -199,7 +199,7 @@ def _bare(secret: str) -> str:
 
 
 def _variable(name: str, reading: SettingsReading) -> str:
-    """Return the variable of a secret, or of its file if the file was given."""
+    """Return the variable of a secret, or of its file if that variable was given instead."""
     return name if name in reading.given else name + "_FILE"
 
 
@@ -239,7 +239,7 @@ RETAINED: Final = {
     "usually 120 to 540",
     "RETENTION_UNALLOCATED_DAYS": "the number of days for which you look for a payment's order",
 }
-"""Periods that only the owner can decide, and what to write for each."""
+"""Periods for which only the owner can choose a value, each with what to write."""
 
 
 def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:
@@ -261,7 +261,7 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Check that others cannot write or replace settings files and files of secrets."""
+    """Check that only the owner can write or replace settings files and files of secrets."""
     files = {CONFIG: reading.config_file}
     for name, source in settings.sources.items():
         files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file
@@ -281,8 +281,8 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether group or others may write a path. A sticky folder counts as safe, because
-    others cannot replace files in it."""
+    """Return whether the group or others may write to a path. A sticky folder counts as safe,
+    because others cannot replace files in it."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -304,9 +304,9 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
 
 
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
-    """Report an address without its secret, or a secret without its address.
+    """Report an address without a secret, or a secret without an address.
 
-    missing  sentence for the missing address
+    missing  sentence about the missing address
     """
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
@@ -329,7 +329,7 @@ MAIL: Final = PREFIX + "REPORTS__MAIL_"
 
 
 def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    """Check that every destination in the schedule is configured."""
+    """Check that every destination named in the schedule is configured."""
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
     url = PREFIX + "REPORTS__URL"
     missing = "is missing, and the secret is set; write the address to which reports are posted"
@@ -402,10 +402,10 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
 
 
 MIN_SECRET_CHARS: Final = 16
-"""Fewest characters of a secret. 16 hex digits are 64 bits."""
+"""Minimum length of a secret in characters. 16 hex digits are 64 bits."""
 
 _MIN_DISTINCT: Final = 5
-"""Fewest different characters of a secret."""
+"""Minimum number of different characters in a secret."""
 
 _PLACEHOLDERS: Final = (
     "changeme",
@@ -425,7 +425,7 @@ _PLACEHOLDERS: Final = (
     "1234567890",
     "abcdefghij",
 )
-"""Parts of secrets that come from guides, compared without case and punctuation."""
+"""Parts of example secrets in guides. They are compared without case and punctuation."""
 
 _PUBLISHED: Final = frozenset(
     {
@@ -434,10 +434,10 @@ _PUBLISHED: Final = frozenset(
         "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
     }
 )
-"""Secrets in public documents, such as the Standard Webhooks specification."""
+"""Secrets that were published in documents, such as the Standard Webhooks specification."""
 
 _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
-"""Quotation marks of shells and word processors."""
+"""Quotation marks that shells and word processors may have added to a secret."""
 
 _KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
 
@@ -515,7 +515,7 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
 
 
 def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
-    """Report secret addresses of a source that are equal to the name of another source."""
+    """Report a source's secret address that equals the name of another source."""
     for name, source in settings.sources.items():
         for end in source.address:
             if end.get_secret_value() in settings.sources.keys() - {name}:

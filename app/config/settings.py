@@ -1,9 +1,10 @@
 """Declaration of all settings, with types, bounds and defaults.
 
-They come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names. Nothing
-is read at import: `load_settings` reads once. No message contains a value, because any could be a
-secret in the wrong place. config.example.env explains each setting; a test compares the two. Leaves
-out: whether a profile exists (app.providers knows), and whether the database can be reached.
+Settings come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names.
+Nothing is read at import: `load_settings` reads once. No message contains a value, because any
+value could be a secret in the wrong place. config.example.env explains each setting; a test
+compares the two. Leaves out: whether a profile exists (app.providers knows), and whether the
+database can be reached.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 _ANYBODY: Final = "lets any sender forge its address; name the proxies one by one"
 
 _WIDEST: Final = {4: 8, 6: 7}
-"""Prefix bits of the widest private networks, 10.0.0.0/8 and fc00::/7."""
+"""Prefix lengths of the widest private networks, 10.0.0.0/8 and fc00::/7, by IP version."""
 
 
 def lowered(value: Any) -> Any:
-    """Strip a text and convert it to lower case. Return anything else unchanged."""
+    """Return a text in lower case without surrounding spaces. Return any other value unchanged."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -59,7 +60,8 @@ _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "
 
 
 def switched(value: Any) -> Any:
-    """Translate words for on and off to `on` and `off`. Return anything else unchanged."""
+    """Return `on` or `off` for a word or boolean that means one of them. Return any other value
+    unchanged."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -67,9 +69,9 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Parse a JSON list of texts, or texts separated by commas. Return a list unchanged.
+    """Return the texts in a JSON list, or in a text with commas. Return any other value unchanged.
 
-    Raises ValueError for another JSON list.
+    Raises ValueError for a JSON list with other items.
     """
     if not isinstance(value, str):
         return value
@@ -85,8 +87,9 @@ def listed(value: Any) -> Any:
 
 
 class DatedSecret(SecretStr):
-    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if it never
-    does. Creating a DatedSecret raises ValueError if the end is not an RFC 3339 moment in UTC."""
+    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if the secret
+    never expires. Creating a DatedSecret raises ValueError if the end is not an RFC 3339 moment in
+    UTC."""
 
     def __init__(self, secret_value: str) -> None:
         secret, word, end = secret_value.rpartition(" until ")
@@ -100,7 +103,8 @@ class DatedSecret(SecretStr):
 
 
 def secrets(value: Any) -> Any:
-    """Parse a list of secrets as `listed` does, each with its expiry. Raises ValueError."""
+    """Return the secrets in a text that `listed` parses, each with its expiry. Raise ValueError for
+    an invalid list or expiry."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -108,8 +112,8 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse addresses as `secrets` does. Raises ValueError for an address that cannot end a
-    path."""
+    """Parse secret addresses as `secrets` does. Raise ValueError for an address that cannot be the
+    end of a path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -118,7 +122,8 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse a JSON object of texts. Return an object unchanged. Raises ValueError."""
+    """Parse a JSON object of texts. Return an object unchanged. Raise ValueError for any other
+    text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -139,12 +144,12 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Most members by which one source distinguishes its shop from others."""
+"""Maximum number of members by which a source's events are recognized as our shop's."""
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object: names of members, each with the values that payments of our shop have.
-    Raises ValueError."""
+    """Parse a JSON object that maps the names of members to the values in payments of our shop.
+    Raise ValueError for any other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -172,9 +177,12 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def networks(value: Any) -> Any:
-    """Parse IP addresses or networks of proxies. Raises ValueError, also if a network is too wide.
-    A proxy that is not listed counts as the sender, and its address cannot be forged. `*` would let
-    every sender choose its address."""
+    """Parse the IP addresses or networks of proxies. Raise ValueError for an invalid or too wide
+    network.
+
+    Only a listed proxy can state another address for the sender. `*` is refused, because it would
+    let every sender choose its address.
+    """
     found = []
     for text in filter(None, listed(value)):
         if text == "*":
@@ -193,10 +201,8 @@ def networks(value: Any) -> Any:
 
 
 def base_url(value: Any) -> Any:
-    """Validate an http or https URL, and remove a slash at its end.
-
-    Raises ValueError if it has no host, or has a user, a query or a fragment.
-    """
+    """Validate an http or https URL, and remove a slash at its end. Raise ValueError if the URL has
+    no host, or has a user, a query or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -209,8 +215,8 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an http or https URL to call. The path and query are kept. Raises ValueError if it
-    has no host, or has a user or a fragment."""
+    """Validate an http or https URL of an endpoint, with its path and query. Raise ValueError if
+    the URL has no host, or has a user or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -222,13 +228,13 @@ def endpoint_url(value: Any) -> Any:
 
 
 def _lower_scheme(parts: SplitResult, value: str) -> str:
-    """Convert the scheme to lower case, because other code compares it."""
+    """Convert the URL's scheme to lower case, because other code compares it."""
     return parts.scheme + value.strip()[len(parts.scheme) :]
 
 
 def public_url(value: Any) -> Any:
-    """Validate a URL as `base_url` does, or an empty value. Also raises ValueError for the address
-    of a source."""
+    """Validate a URL as `base_url` does, or an empty value. Also raise ValueError for a URL that
+    ends with the path of a source."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -239,7 +245,8 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or an empty value. Raises ValueError."""
+    """Validate an https address without a path, or an empty value. Raise ValueError for any other
+    text."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -249,8 +256,9 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate a URL as `base_url` does; it must be https or on this machine. Raises ValueError. A
-    slash at the end is kept, because the provider's tokens state exactly this text."""
+    """Validate the URL of a provider of accounts, https or on this machine. Raise ValueError for
+    any other text. Keep a slash at the end, because the provider's tokens state exactly this
+    text."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -260,11 +268,12 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Most values of a claim that have a role."""
+"""Maximum number of claim values that can be mapped to a role."""
 
 
 def roles(value: Any) -> Any:
-    """Parse a JSON object that maps values of the claim to roles. Raises ValueError."""
+    """Parse a JSON object that maps values of a claim to roles. Raise ValueError for any other
+    text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -277,8 +286,8 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list of words without blanks, as `listed` does. Raises ValueError for an invalid
-    word."""
+    """Parse a list of words, as `listed` does. Raise ValueError for a word that is empty or has
+    blanks."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without spaces, separated by commas")
@@ -286,7 +295,8 @@ def words(value: Any) -> Any:
 
 
 def domains(value: Any) -> Any:
-    """Parse a list of mail domains, in lower case. Raises ValueError."""
+    """Parse a list of mail domains, and convert them to lower case. Raise ValueError for an invalid
+    domain."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
         raise ValueError("must be mail domains, such as shop.example")
@@ -294,7 +304,8 @@ def domains(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, and remove its plus sign. Raises ValueError."""
+    """Validate a country's calling code, and remove its plus sign. Raise ValueError for any other
+    text."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
@@ -302,8 +313,8 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """Validate the name of a time zone, such as Africa/Nairobi, or an empty value.
-    Raises ValueError."""
+    """Validate the name of a time zone, such as Africa/Nairobi, or an empty value. Raise ValueError
+    for an unknown name."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -326,7 +337,8 @@ def currency(value: Any) -> Any:
 
 
 def mail_server(value: Any) -> Any:
-    """Validate a host with an optional port, and add port 587. Raises ValueError."""
+    """Validate a host with an optional port. Add port 587 if there is none. Raise ValueError for
+    any other text."""
     if not isinstance(value, str):
         return value
     host, _, port = value.strip().partition(":")
@@ -342,7 +354,7 @@ def mail_address(value: Any) -> Any:
 
 
 def mail_addresses(value: Any) -> Any:
-    """Parse 1 to 20 mail addresses separated by commas. Raises ValueError."""
+    """Parse 1 to 20 mail addresses separated by commas. Raise ValueError for any other text."""
     if not isinstance(value, str):
         return value
     found = tuple(mail_address(each) for each in value.split(",") if each.strip())
@@ -352,16 +364,12 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""Most signatures of a note that every verifier must accept (C2SP signed-note)."""
+"""Maximum number of signatures of a note that every verifier must accept (C2SP signed-note)."""
 
 
 def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses as `listed` does, each `KEY URL`.
-
-    Raises ValueError with all mistakes.
-
-    KEY is a verifier key, URL the address before `/add-checkpoint`.
-    """
+    """Parse a list of witnesses as `listed` does. Each is `KEY URL`: a verifier key, and the
+    address before `/add-checkpoint`. Raise ValueError with all mistakes."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -460,27 +468,28 @@ class Section(BaseModel):
 
 
 class SourceSettings(Section):
-    """One provider account.
+    """Settings of one provider account.
 
-    profile       name of a shipped profile, or the path of another file (with / or .toml)
-    address       ends of the path that deliveries come to, newest first, instead of the name; they
-                  are secret, for a provider that signs nothing
-    secrets       newest first, including those from the file: any of them may match
-    secrets_file  file of the secrets, if any; `read_secret_file` reads it again
-    keys          keys by id or by the part's name, for profiles whose requests name their key
-    credentials   for requests to the provider, by the names in the profile
-    account       accounts whose events count, for profiles whose events name one
-    only          members by which events state their shop, each with the values of our shop
-    orders        `own`: events of other sources never mean an order of this source, nor do the
-                  shop's records unless they say so
+    profile       name of a shipped profile, or the path of another file (with / or .toml) address
+    secret ends of the path for deliveries, newest first, which replace the name in the
+                  path; for a provider that signs nothing
+    secrets       secrets of which any may match, newest first, including those from the file
+    secrets_file  file of the secrets, if any; `read_secret_file` reads it again keys          keys
+    by id or by the part's name, for profiles whose requests name their key credentials   for
+    requests to the provider, by the names in the profile account       accounts whose events count,
+    for profiles whose events name an account only          members by which events state their
+    shop, each with the values of our shop orders        `own`: events of other sources never mean
+    an order of this source, nor do the
+                  shop's records unless they name this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
-                  its session, or an event ties it to one of these; an order that its event names is
-                  only suggested
-    shared        whether another shop or system uses the account; `unknown`: nobody has said
-    captures      payment methods that capture automatically, where the profile's `code` tells the
+                  its session, or if an event ties it to one of these; an order that its event names
+                  is only suggested
+    shared        whether another shop or system uses the account; `unknown` if nobody has stated it
+    captures      payment methods that capture automatically, where the profile's `code` states the
                   method; needs the credential `webhook`
-    link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
-                  price of the order
+    link_mismatch `hold`: a payment that is linked only by its order number counts only if its
+    amount
+                  is a price of the order
     """
 
     profile: Profile = "checkout"
@@ -499,10 +508,11 @@ class SourceSettings(Section):
 
 
 class CheckoutSettings(Section):
-    """Service that opens checkout sessions. If all are None, no sessions are opened.
+    """Settings of the service that opens checkout sessions. If all are None, no sessions are
+    opened.
 
-    token   the bearer token, including one from the file
-    source  name of the source that receives the sessions' webhooks
+    token   the bearer token, even if it came from the file source  name of the source that receives
+    the sessions' webhooks
     """
 
     base_url: BaseUrl | None = None
@@ -512,9 +522,10 @@ class CheckoutSettings(Section):
 
 
 class ShopSettings(Section):
-    """Address that is notified of every revision. If all are None, nobody is notified.
+    """Settings of the address that is notified of every revision. If all are None, nobody is
+    notified.
 
-    secret  signs the notifications, including one from the file
+    secret  secret that signs the notifications, even if it came from the file
     """
 
     url: EndpointUrl | None = None
@@ -525,12 +536,11 @@ class ShopSettings(Section):
 class ReportsSettings(Section):
     """Destinations of scheduled reports.
 
-    folder       folder of their files
-    mail_server  host:port; the password is sent only over TLS, or to this machine
-    url          address they are posted to, signed with `secret` like notifications
-    accounts     file with the account names of every journal
-    currency     the merchant's own currency, for totals; None: none
-    rates        file of exchange rates to that currency
+    folder       folder for the reports' files mail_server  host:port; the password is sent only
+    over TLS, or to this machine url          address to which reports are posted, signed with
+    `secret` like notifications accounts     file with the account names of every journal currency
+    the merchant's own currency, for totals; None for no such totals rates        file of exchange
+    rates to that currency
     """
 
     accounts: Path | None = None
@@ -549,10 +559,10 @@ class ReportsSettings(Section):
 
 
 class AlarmsSettings(Section):
-    """Destinations of alarms: a message when one is raised, and when it is over.
+    """Destinations of alarms. Each gets a message when an alarm begins and when it ends.
 
-    url      address they are posted to, signed with `secret` like notifications
-    mail_to  recipients of mails, sent by the mail server of the reports
+    url      address to which alarms are posted, signed with `secret` like notifications mail_to
+    recipients of mails, sent by the mail server of the reports
     """
 
     url: EndpointUrl | None = None
@@ -562,19 +572,19 @@ class AlarmsSettings(Section):
 
 
 class EvidenceSettings(Section):
-    """Signing of evidence, and witnesses of the log.
+    """Settings for signing evidence, and for the log's witnesses.
 
-    key_file  ed25519 key in PEM, created at the first start; None: beside the database
+    key_file  ed25519 key in PEM, created at the first start; None for a file beside the database
     publish   whether the receiver publishes its keys, its newest checkpoint and consistency proofs
               under /.well-known/tallyhook/
     witnesses
               cosigners of checkpoints, each `KEY URL`
     witness_quorum
-              how many must cosign; 0: more than half
+              number of witnesses that must cosign; 0 for more than half of them
     witness_every_s
-              seconds between two requests to them
+              seconds between two requests to the witnesses
     witness_alarm_s
-              seconds that too few may cosign before an alarm
+              seconds without enough cosignatures before an alarm
     """
 
     key_file: Path | None = None
@@ -586,12 +596,14 @@ class EvidenceSettings(Section):
 
 
 class PhonesSettings(Section):
-    """Customers' phone numbers.
+    """Settings for customers' phone numbers.
 
     key_file        key of the digests by which orders are searched, created at the first start;
-                    None: beside the database
-    shown_per_hour  numbers, bodies and full bundles that one operator may see alone within an hour;
-                    more need a proposal
+    None
+                    for a file beside the database
+    shown_per_hour  how many numbers, bodies and full bundles one operator may see in an hour
+    without a
+                    proposal
     """
 
     key_file: Path | None = None
@@ -599,9 +611,9 @@ class PhonesSettings(Section):
 
 
 class RehearsalSettings(Section):
-    """Scenarios of `tallyhook rehearse`.
+    """Settings for the scenarios of `tallyhook rehearse`.
 
-    numbers  a test number for each scenario's name; empty: those of the simulated provider
+    numbers  test numbers by scenario; if empty, the numbers of the simulated provider
     """
 
     numbers: NamedSecrets = Field(default_factory=dict)
@@ -612,9 +624,9 @@ class RehearsalSettings(Section):
 class ConsoleSettings(Section):
     """Addresses of the console.
 
-    public_url  https address in browsers; empty: only on this machine
-    port        port on this machine, unless the command line has one
-    mappings    folder of mapping files that an import form offers by name
+    public_url  https address for browsers; if empty, the console serves only this machine port
+    port on this machine, unless the command line has one mappings    folder of mapping files that
+    an import form offers by name
     """
 
     public_url: HttpsUrl = ""
@@ -623,17 +635,17 @@ class ConsoleSettings(Section):
 
 
 class OidcSettings(Section):
-    """Sign-in with the company's account, by OpenID Connect. If all are None, passwords only.
+    """Settings for signing in with the company's account by OpenID Connect. If all are None,
+    operators sign in only with passwords.
 
-    issuer          the provider, exactly as its tokens state it
-    client_secret   also if it came from the file
-    scopes          requested besides `openid`
-    name_claim      claim with a person's name, which the audit trail shows
-    role_claim      claim whose values decide the role: its name, or a path with dots
-    roles           role of each value; of several, the first in this order counts
-    domains         domains of verified mail addresses that may sign in; empty: all
-    acr, amr        ways of signing in, one of which the token must state; empty: any
-    local_accounts  `off`: nobody signs in by password
+    issuer          the provider, exactly as its tokens state it client_secret   secret of the
+    client, even if it came from the file scopes          scopes to request in addition to `openid`
+    name_claim      claim with a person's name, which the audit trail shows role_claim      claim
+    whose values decide the role: its name, or a path with dots roles           role for each value
+    of the claim; if several fit, the first in this order counts domains         domains of verified
+    mail addresses that may sign in; if empty, all may acr, amr        ways of signing in, one of
+    which the token must state; if empty, any will do local_accounts  `off` if nobody may sign in
+    with a password
     """
 
     issuer: Issuer | None = None
@@ -651,7 +663,7 @@ class OidcSettings(Section):
 
 
 class Settings(BaseModel):
-    """All settings, checked. `load_settings` builds them, or a test by keyword.
+    """All settings after validation. `load_settings` builds them; a test passes them by keyword.
 
     Numbers ending in `_s` are seconds, in `_bytes` bytes, in `_mb` MiB.
     """
@@ -744,13 +756,13 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable, on each setting that live would refuse."""
+        """Return a sentence, with the variable's name, on each setting that a live environment
+        would refuse."""
         return self._warnings
 
     @property
     def profile_files(self) -> Mapping[str, str]:
-        """Return the texts of the merchant's own profiles by path. A service reads each file only
-        once."""
+        """Return the texts of the merchant's own profiles by path. Each file is read only once."""
         return self._profile_files
 
     def _beside_database(self, ending: str) -> Path | None:
@@ -759,27 +771,27 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """Return the path of the phone key: the setting, or else beside the database, or else in
-        `var`."""
+        """Return the path of the phone key: the setting, or else a file beside the database, or
+        else in `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """Return the path of the evidence key: the setting, or else beside the database, or else in
-        `var`."""
+        """Return the path of the evidence key: the setting, or else a file beside the database, or
+        else in `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 
     @property
     def erasure_journal_path(self) -> Path | None:
-        """Return the path of the erasure journal: the setting, or else beside the database. Return
-        None on PostgreSQL without the setting."""
+        """Return the path of the erasure journal: the setting, or else a file beside the database.
+        Return None on PostgreSQL without the setting."""
         return self.erasure_journal or self._beside_database("erasures")
 
     def for_copy(self, database_url: str) -> Settings:
-        """Return the settings of a copy of the database. The copy uses the keys and the journal of
-        the database itself."""
+        """Return the settings for a copy of the database. Keys and erasure journal stay those of
+        the original."""
         return self.model_copy(
             update={
                 "database_url": database_url,
@@ -791,19 +803,21 @@ class Settings(BaseModel):
 
     @property
     def deletes_phones(self) -> bool:
-        """Return whether digests of phone numbers are deleted when they are old."""
+        """Return whether digests of phone numbers are deleted after some time."""
         return bool(self.retention_phones_days or self.retention_days)
 
     @property
     def requires_order_record(self) -> bool:
-        """Return whether an order needs the shop's own price. By default it does in live."""
+        """Return whether an order needs a price stated by the shop. In a live environment that is
+        the default."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 
     def policy(self, *, required_since: Instant | None = None) -> Policy:
-        """Build the policy of the fold.
+        """Build the policy for folding.
 
-        required_since  see `folding.order_records`
+        required_since  instant since which every price must be the shop's, from
+        `folding.order_records`
         """
         return Policy(
             payment_window=self.payment_window_s * SECOND,
