@@ -82,8 +82,8 @@ class CompanyUnreachable(UnreachableError):
 class CompanyAccount:
     """A person as described by the provider's claims.
 
-    id    issuer and subject, which do not change when the person's name changes role  the role from
-    the claim, or None if the claim gives no role
+    id    issuer and subject, which do not change when the person's name changes
+    role  the role from the claim, or None if the claim gives no role
     """
 
     id: str
@@ -223,10 +223,9 @@ class CompanyProvider:
         """Return the person who signed in, from the provider's answer.
 
         answer  parameters of the address to which the provider sent the browser back. The caller
-        has
-                checked the state
-        begun   when the browser was redirected to the provider again   whether the person had to
-        sign in again, as in `address_to`
+                has checked the state
+        begun   when the browser was redirected to the provider
+        again   whether the person had to sign in again, as in `address_to`
 
         Raises CompanyRefused for an invalid answer, and CompanyUnreachable for a failed fetch.
         """

@@ -421,8 +421,8 @@ async def note_in_trail(
 ) -> int:
     """Append an audit entry in the transaction of the act, and return the entry's number.
 
-    order  the order to which the entry belongs in the transparency log at     instant of the act,
-    read inside the transaction. Read earlier, it could fall into a month
+    order  the order to which the entry belongs in the transparency log
+    at     instant of the act, read inside the transaction. Read earlier, it could fall into a month
            that is closed while the act waits for its lock
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)

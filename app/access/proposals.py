@@ -1,10 +1,10 @@
 """Proposals: acts that need two operators. One operator proposes the act; another approves it.
 
-1 propose  an operator who has proved their identity requests an act from the room that owns it 2
-look     others see the proposal and its subject 3 decide   another operator approves or rejects, or
-the proposer withdraws; only once 4 act      the transaction that stores the approval also does the
-act, in the proposer's name;
-           the trail names the approver too
+1 propose  an operator who has proved their identity requests an act from the room that owns it
+2 look     others see the proposal and its subject
+3 decide   another operator approves or rejects, or the proposer withdraws; only once
+4 act      the transaction that stores the approval also does the act, in the proposer's name; the
+           trail names the approver too
 
 A room defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
 describes the subject's present state, and `perform` does the act. An approval is refused if the
@@ -68,8 +68,9 @@ class ProposalPageDocument(TypedDict):
 class Agreed:
     """The two persons who agreed on an act, after both were permitted to do it.
 
-    who       the proposer, in whose name the act is done second    the approver's name proposal
-    the proposal's id
+    who       the proposer, in whose name the act is done
+    second    the approver's name
+    proposal  the proposal's id
     """
 
     who: operator_store.Operator
@@ -89,7 +90,8 @@ class Agree:
     If the approval is no longer valid, the call raises UsageError. The caller must then end the
     transaction without doing the act.
 
-    second  the approver's name typed   text that the approver typed again, if the kind asks for it
+    second  the approver's name
+    typed   text that the approver typed again, if the kind asks for it
     """
 
     second: str
@@ -231,8 +233,8 @@ async def propose(
 ) -> Proposal:
     """Insert a proposal and its audit entry in the caller's transaction.
 
-    who       the proposer, as returned by `permitted` for the kind's action because   why one
-    person may not do the act alone. The text begins a refusal's message and ends
+    who       the proposer, as returned by `permitted` for the kind's action
+    because   why one person may not do the act alone. The text begins a refusal's message and ends
               the proposal's sentence
     sentence  the act, with its money and consequence
 

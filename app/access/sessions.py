@@ -1,8 +1,8 @@
 """Signing in to the console: invitations, passwords with one-time codes, and sessions.
 
-1 invite   `operators invite` makes a link that works once within a day 2 set up   the link lets the
-person set a password, and a one-time code if their role needs one 3 sign in  a session begins: a
-row under the hash of a random cookie
+1 invite   `operators invite` makes a link that works once within a day
+2 set up   the link lets the person set a password, and a one-time code if their role needs one
+3 sign in  a session begins: a row under the hash of a random cookie
 
 With the company's account (`company_account.py`), steps 1 and 2 are not needed: at every sign-in
 the provider states who the person is, and which role the person has.

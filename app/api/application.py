@@ -116,8 +116,9 @@ def build_application(
     """Return the ASGI application. The caller opens and closes everything that is passed in.
 
     alarms         returns sentences about problems that no outcome shows, such as a silent source
-    proposals      loads the proposals when they are first requested elsewhere      runs long work
-    in separate processes count_refused  counts the API's answers 401 and 403
+    proposals      loads the proposals when they are first requested
+    elsewhere      runs long work in separate processes
+    count_refused  counts the API's answers 401 and 403
     """
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)

@@ -46,10 +46,11 @@ def _moments(
 class Health:
     """The endpoints /livez, /readyz and /metrics.
 
-    reasons          returns the names of this process's tasks that are not working read_elsewhere
-    whether separately started processes read the deliveries certificate      monitor of the public
-    URL's certificate, or None checkout_denied  returns why no payment can be started, or None name
-    name by which `doctor` recognizes the service
+    reasons          returns the names of this process's tasks that are not working
+    read_elsewhere   whether separately started processes read the deliveries
+    certificate      monitor of the public URL's certificate, or None
+    checkout_denied  returns why no payment can be started, or None
+    name             name by which `doctor` recognizes the service
     """
 
     def __init__(

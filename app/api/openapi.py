@@ -322,7 +322,8 @@ def api_document(
 ) -> dict[str, Any]:
     """Return the OpenAPI description for an instance with these limits.
 
-    page_max        largest page size longpoll_max_s  longest wait of long polling, in seconds
+    page_max        largest page size
+    longpoll_max_s  longest wait of long polling, in seconds
     """
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}

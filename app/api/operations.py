@@ -5,7 +5,7 @@
     path by name; and `asked`, a dataclass of query parameters. The return type declares the answer:
     a document, `Created` or `Accepted` with a document, or a response.
 3. `ApiRoute` admits the caller, reads the parameters, and answers. `openapi.py` describes the
-   operations.
+    operations.
 """
 
 import json
@@ -110,21 +110,20 @@ class Operation:
     """One HTTP method of one path. The endpoint's name is the operation's id, and the endpoint's
     docstring is the operation's description.
 
-    tag          tag in the description; if empty, the path's first word answers      descriptions
-    of answers by status, including problems retry_after  statuses whose answers state when to ask
-    again unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is
-    empty,
+    tag          tag in the description; if empty, the path's first word
+    answers      descriptions of answers by status, including problems
+    retry_after  statuses whose answers state when to ask again
+    unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is empty,
                  the error's own sentence is used
-    refused      status and code of the problem for a UsageError, with the error's sentence may
-    action or reading that a person's role must permit body         document of a request body that
-    the endpoint reads itself body_bytes   size limit of a request body that is parsed for the
-    endpoint's parameter `body` media        media types of an answer that can be something other
-    than JSON waits        whether the endpoint itself waits until deliveries are read, and itself
-    reports
+    refused      status and code of the problem for a UsageError, with the error's sentence
+    may          action or reading that a person's role must permit
+    body         document of a request body that the endpoint reads itself
+    body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
+    media        media types of an answer that can be something other than JSON
+    waits        whether the endpoint itself waits until deliveries are read, and itself reports
                  unread ones
     alone        whether only one request of this kind is answered at a time. Long lists take
-    seconds
-                 of processor time, in which deliveries must be acknowledged
+                 seconds of processor time, in which deliveries must be acknowledged
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -174,8 +173,9 @@ class QueryParameter:
     """One query parameter, from a member of a dataclass. A member's name may end in `_`, which the
     parameter's name omits.
 
-    kind      type of the value, without null default   value if the parameter is absent; MISSING
-    for a required parameter as_sent   whether the text is used without normalization to NFC
+    kind      type of the value, without null
+    default   value if the parameter is absent; MISSING for a required parameter
+    as_sent   whether the text is used without normalization to NFC
     """
 
     name: str

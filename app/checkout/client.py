@@ -34,12 +34,12 @@ from app.providers.configured import profile_of
 class RetrySettings:
     """Limits of one call, while a customer waits. A later call may use the same key again.
 
-    tries     maximum number of requests: enough for two failures and a lost answer try_s
-    seconds for one request and its whole answer; a slow service takes three total_s   seconds for
-    the whole call with its pauses: nobody waits longer for a page first_s   pause before the second
-    request; each later pause is twice as long most_s    longest pause, unless the service asks for
-    a longer one jitter_s  maximum random addition to each pause, so that clients do not all retry
-    at once
+    tries     maximum number of requests: enough for two failures and a lost answer
+    try_s     seconds for one request and its whole answer; a slow service takes three
+    total_s   seconds for the whole call with its pauses: nobody waits longer for a page
+    first_s   pause before the second request; each later pause is twice as long
+    most_s    longest pause, unless the service asks for a longer one
+    jitter_s  maximum random addition to each pause, so that clients do not all retry at once
     """
 
     tries: int = 5
@@ -147,8 +147,9 @@ Sleep = Callable[[float], Awaitable[None]]
 class ClientSettings:
     """Settings for the payment service. Creating them raises ConfigurationError with every problem.
 
-    base_url  http or https; `api.path` is appended to it token     the bearer token source    the
-    provider account that opens the sessions and sends their webhooks
+    base_url  http or https; `api.path` is appended to it
+    token     the bearer token
+    source    the provider account that opens the sessions and sends their webhooks
     """
 
     base_url: str

@@ -54,8 +54,8 @@ async def open_checkout(
 ) -> CheckoutResult:
     """Open a session for the order, or return the session that the order already has.
 
-    author       who requests the session, for the record of the request new_payment  whether the
-    customer tries again after an earlier payment has ended. The new
+    author       who requests the session, for the record of the request
+    new_payment  whether the customer tries again after an earlier payment has ended. The new
                  payment gets a new key; a repeated call finds the new payment
 
     Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
@@ -336,11 +336,11 @@ class CheckoutResult:
                   refuses the session · unknown: the service may have opened the session; the
                   background task asks again · unresolved: the amount paid is in doubt, and nobody
                   may be sent to pay before that is settled
-    checkout_url  where the customer pays, if the service gave a URL key           the idempotency
-    key, for questions to the service; None if the order was paid and
+    checkout_url  where the customer pays, if the service gave a URL
+    key           the idempotency key, for questions to the service; None if the order was paid and
                   we had started no payment of it
-    sentence      the state as a sentence for people again_s       seconds after which a repeated
-    call can say more, if the service wants no requests
+    sentence      the state as a sentence for people
+    again_s       seconds after which a repeated call can say more, if the service wants no requests
                   before then
     created       whether this call opened the session
     """

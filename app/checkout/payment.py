@@ -261,7 +261,8 @@ def answer_record(
 ) -> Record:
     """Build the record of an answer.
 
-    tell    whether people are notified of an unclear answer author  who requested the session
+    tell    whether people are notified of an unclear answer
+    author  who requested the session
     """
     opened = answered if isinstance(answered, Opened) else None
     reason = None if tell else STILL_ASKING

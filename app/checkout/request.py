@@ -305,11 +305,11 @@ NOT_REACHED: Final = frozenset(
 class ServiceReply:
     """The service's HTTP answer to one request.
 
-    status       None if no complete answer came; `problem` is then the reason problem
-    `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
+    status       None if no complete answer came; `problem` is then the reason
+    problem      `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
                  answer
-    retry_after  the Retry-After header, unparsed date         the Date header, to which a dated
-    Retry-After is relative
+    retry_after  the Retry-After header, unparsed
+    date         the Date header, to which a dated Retry-After is relative
     """
 
     status: int | None = None
@@ -342,8 +342,8 @@ class SessionRefused:
 class AnswerUnclear:
     """Answer, or lack of an answer, that does not show what the service did.
 
-    code    from a closed list, such as `timed_out` wait_s  seconds for which the service wants no
-    requests
+    code    from a closed list, such as `timed_out`
+    wait_s  seconds for which the service wants no requests
     """
 
     code: str
@@ -381,8 +381,7 @@ def judge_reply(
     """Decide what an HTTP answer means for the order's session.
 
     lost  whether an earlier request with this key may have remained unanswered. If so, a refusal
-    that
-          is not in the service's own form may come from a gateway
+          that is not in the service's own form may come from a gateway
     """
     status = reply.status
     if status is None:

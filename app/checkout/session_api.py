@@ -37,11 +37,12 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 class SessionApi:
     """One service's API. The defaults describe the simulated provider.
 
-    path            where sessions are opened, after the base URL read            returns the
-    members of a parsed answer requires        optional members that a request must have: `phone`,
-    `success_url`, `cancel_url` accepted        HTTP statuses that mean an open session
-    key_lifetime_s  seconds for which the service remembers an idempotency key live_tokens,
-    sandbox_tokens
+    path            where sessions are opened, after the base URL
+    read            returns the members of a parsed answer
+    requires        optional members that a request must have: `phone`, `success_url`, `cancel_url`
+    accepted        HTTP statuses that mean an open session
+    key_lifetime_s  seconds for which the service remembers an idempotency key
+    live_tokens, sandbox_tokens
                     patterns of the tokens of the two environments
     """
 

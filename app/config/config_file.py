@@ -224,8 +224,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 class SettingsPlan:
     """Result of comparing a file with wanted settings, by names of variables.
 
-    values     values in the file after writing; never shown differing  names with another value in
-    the file; if there are any, nothing may be written
+    values     values in the file after writing; never shown
+    differing  names with another value in the file; if there are any, nothing may be written
     """
 
     added: tuple[str, ...]

@@ -42,8 +42,8 @@ def load_settings(
 ) -> Settings:
     """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
 
-    serving  whether webhooks will be received, which needs an environment also     returns further
-    problems, one line each, which are reported with the others
+    serving  whether webhooks will be received, which needs an environment
+    also     returns further problems, one line each, which are reported with the others
 
     Raises ConfigurationError with every problem, one line each.
     """

@@ -470,16 +470,16 @@ class Section(BaseModel):
 class SourceSettings(Section):
     """Settings of one provider account.
 
-    profile       name of a shipped profile, or the path of another file (with / or .toml) address
-    secret ends of the path for deliveries, newest first, which replace the name in the
-                  path; for a provider that signs nothing
+    profile       name of a shipped profile, or the path of another file (with / or .toml)
+    address       secret ends of the path for deliveries, newest first, which replace the name in
+                  the path; for a provider that signs nothing
     secrets       secrets of which any may match, newest first, including those from the file
-    secrets_file  file of the secrets, if any; `read_secret_file` reads it again keys          keys
-    by id or by the part's name, for profiles whose requests name their key credentials   for
-    requests to the provider, by the names in the profile account       accounts whose events count,
-    for profiles whose events name an account only          members by which events state their
-    shop, each with the values of our shop orders        `own`: events of other sources never mean
-    an order of this source, nor do the
+    secrets_file  file of the secrets, if any; `read_secret_file` reads it again
+    keys          keys by id or by the part's name, for profiles whose requests name their key
+    credentials   for requests to the provider, by the names in the profile
+    account       accounts whose events count, for profiles whose events name an account
+    only          members by which events state their shop, each with the values of our shop
+    orders        `own`: events of other sources never mean an order of this source, nor do the
                   shop's records unless they name this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
                   its session, or if an event ties it to one of these; an order that its event names
@@ -488,8 +488,7 @@ class SourceSettings(Section):
     captures      payment methods that capture automatically, where the profile's `code` states the
                   method; needs the credential `webhook`
     link_mismatch `hold`: a payment that is linked only by its order number counts only if its
-    amount
-                  is a price of the order
+                  amount is a price of the order
     """
 
     profile: Profile = "checkout"
@@ -511,8 +510,8 @@ class CheckoutSettings(Section):
     """Settings of the service that opens checkout sessions. If all are None, no sessions are
     opened.
 
-    token   the bearer token, even if it came from the file source  name of the source that receives
-    the sessions' webhooks
+    token   the bearer token, even if it came from the file
+    source  name of the source that receives the sessions' webhooks
     """
 
     base_url: BaseUrl | None = None
@@ -536,11 +535,12 @@ class ShopSettings(Section):
 class ReportsSettings(Section):
     """Destinations of scheduled reports.
 
-    folder       folder for the reports' files mail_server  host:port; the password is sent only
-    over TLS, or to this machine url          address to which reports are posted, signed with
-    `secret` like notifications accounts     file with the account names of every journal currency
-    the merchant's own currency, for totals; None for no such totals rates        file of exchange
-    rates to that currency
+    folder       folder for the reports' files
+    mail_server  host:port; the password is sent only over TLS, or to this machine
+    url          address to which reports are posted, signed with `secret` like notifications
+    accounts     file with the account names of every journal
+    currency     the merchant's own currency, for totals; None for no such totals
+    rates        file of exchange rates to that currency
     """
 
     accounts: Path | None = None
@@ -561,8 +561,8 @@ class ReportsSettings(Section):
 class AlarmsSettings(Section):
     """Destinations of alarms. Each gets a message when an alarm begins and when it ends.
 
-    url      address to which alarms are posted, signed with `secret` like notifications mail_to
-    recipients of mails, sent by the mail server of the reports
+    url      address to which alarms are posted, signed with `secret` like notifications
+    mail_to  recipients of mails, sent by the mail server of the reports
     """
 
     url: EndpointUrl | None = None
@@ -599,11 +599,9 @@ class PhonesSettings(Section):
     """Settings for customers' phone numbers.
 
     key_file        key of the digests by which orders are searched, created at the first start;
-    None
-                    for a file beside the database
+                    None for a file beside the database
     shown_per_hour  how many numbers, bodies and full bundles one operator may see in an hour
-    without a
-                    proposal
+                    without a proposal
     """
 
     key_file: Path | None = None
@@ -624,9 +622,9 @@ class RehearsalSettings(Section):
 class ConsoleSettings(Section):
     """Addresses of the console.
 
-    public_url  https address for browsers; if empty, the console serves only this machine port
-    port on this machine, unless the command line has one mappings    folder of mapping files that
-    an import form offers by name
+    public_url  https address for browsers; if empty, the console serves only this machine
+    port        port on this machine, unless the command line has one
+    mappings    folder of mapping files that an import form offers by name
     """
 
     public_url: HttpsUrl = ""
@@ -638,14 +636,15 @@ class OidcSettings(Section):
     """Settings for signing in with the company's account by OpenID Connect. If all are None,
     operators sign in only with passwords.
 
-    issuer          the provider, exactly as its tokens state it client_secret   secret of the
-    client, even if it came from the file scopes          scopes to request in addition to `openid`
-    name_claim      claim with a person's name, which the audit trail shows role_claim      claim
-    whose values decide the role: its name, or a path with dots roles           role for each value
-    of the claim; if several fit, the first in this order counts domains         domains of verified
-    mail addresses that may sign in; if empty, all may acr, amr        ways of signing in, one of
-    which the token must state; if empty, any will do local_accounts  `off` if nobody may sign in
-    with a password
+    issuer          the provider, exactly as its tokens state it
+    client_secret   secret of the client, even if it came from the file
+    scopes          scopes to request in addition to `openid`
+    name_claim      claim with a person's name, which the audit trail shows
+    role_claim      claim whose values decide the role: its name, or a path with dots
+    roles           role for each value of the claim; if several fit, the first in this order counts
+    domains         domains of verified mail addresses that may sign in; if empty, all may
+    acr, amr        ways of signing in, one of which the token must state; if empty, any will do
+    local_accounts  `off` if nobody may sign in with a password
     """
 
     issuer: Issuer | None = None
@@ -817,7 +816,7 @@ class Settings(BaseModel):
         """Build the policy for folding.
 
         required_since  instant since which every price must be the shop's, from
-        `folding.order_records`
+                        `folding.order_records`
         """
         return Policy(
             payment_window=self.payment_window_s * SECOND,

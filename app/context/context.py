@@ -112,8 +112,9 @@ class Elsewhere(Protocol):
     ) -> Work:
         """Return `Work` that runs up to `at_once` use cases at the same time.
 
-        purpose   purpose for which each process opens the database died      message if a process
-        ended too early most_s    maximum duration of a use case in seconds; None for no limit
+        purpose   purpose for which each process opens the database
+        died      message if a process ended too early
+        most_s    maximum duration of a use case in seconds; None for no limit
         too_long  message if a use case took longer than `most_s`
         """
         ...

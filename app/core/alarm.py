@@ -9,9 +9,10 @@ from reconcile.instants import Instant
 class Alarm:
     """An alarm that is raised at present.
 
-    reason    a code, for the log sentence  for people: what is wrong, where, and what to do
-    pressing  whether something is certainly wrong; if not, a person must judge since     when the
-    problem began; None if unknown
+    reason    a code, for the log
+    sentence  for people: what is wrong, where, and what to do
+    pressing  whether something is certainly wrong; if not, a person must judge
+    since     when the problem began; None if unknown
     """
 
     reason: str

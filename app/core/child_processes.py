@@ -124,10 +124,11 @@ class WorkerProcess:
     ) -> None:
         """Prepare the supervisor without starting a child.
 
-        read      set when the child has read deliveries news      signals that are passed on to the
-        child failed    called with the reason when the disk under the database has failed alarming
-        called when an alarm's condition has begun or ended drains    whether the child reads all
-        accepted deliveries before it ends. If not, the next
+        read      set when the child has read deliveries
+        news      signals that are passed on to the child
+        failed    called with the reason when the disk under the database has failed
+        alarming  called when an alarm's condition has begun or ended
+        drains    whether the child reads all accepted deliveries before it ends. If not, the next
                   child reads them, and senders wait for it
         """
         self._failed = failed
@@ -274,8 +275,8 @@ class Parent:
     ) -> None:
         """Handle the parent's messages until the parent is gone.
 
-        stop   called with whether the child has time to read the accepted deliveries leave  called
-        with whether another process folds and seals
+        stop   called with whether the child has time to read the accepted deliveries
+        leave  called with whether another process folds and seals
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
@@ -358,8 +359,8 @@ async def keep(
 ) -> None:
     """Start a child, and start it again whenever it ends, until `stopping` is set.
 
-    live     starts a child, and returns its exit code when it ends again_s  seconds until the child
-    is started again. The pause doubles each time up to most_s, and
+    live     starts a child, and returns its exit code when it ends
+    again_s  seconds until the child is started again. The pause doubles each time up to most_s, and
              starts over after a child that has run for longer than STEADY_S
     """
     ended, pause = Repeating(clock), again_s

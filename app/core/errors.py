@@ -65,11 +65,15 @@ NotStored = Literal[
 ]
 """Reason why nothing can be stored.
 
-disk      too little room on the disk database  the database does not answer or cannot be opened
-busy      another process is writing queue     too many deliveries wait to be written slow      a
-write takes too long refused   the database refuses the content stopping  the process is stopping
-no_room   too many long bodies are arriving; the database is not asked failed    an I/O error, which
-is permanent
+disk      too little room on the disk
+database  the database does not answer or cannot be opened
+busy      another process is writing
+queue     too many deliveries wait to be written
+slow      a write takes too long
+refused   the database refuses the content
+stopping  the process is stopping
+no_room   too many long bodies are arriving; the database is not asked
+failed    an I/O error, which is permanent
 """
 
 

@@ -29,9 +29,9 @@ USER_AGENT: Final = "tallyhook/1"
 class Exchange:
     """The answer to a request, or the reason why there is none.
 
-    status   None if no complete answer came; `problem` is then the reason problem
-    `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the whole answer was
-             read
+    status   None if no complete answer came; `problem` is then the reason
+    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the whole answer
+             was read
     headers  by name in lower case; if a name is repeated, the last value
     """
 
@@ -100,8 +100,8 @@ async def exchange(
     """Send a request and read its whole answer. For a lost connection or a timeout, return an
     Exchange with a `problem`.
 
-    headers  by name, or as pairs if a name is repeated most     maximum number of bytes of an
-    answer that are read
+    headers  by name, or as pairs if a name is repeated
+    most     maximum number of bytes of an answer that are read
     """
     try:
         with anyio.fail_after(limit_s):

@@ -47,8 +47,9 @@ def silent(_: int) -> None:
 class Job:
     """One piece of long work, running or ended.
 
-    problem  why the job failed result   set once the job has `ended` mark     state on which the
-    result is based, to check whether the result is still valid
+    problem  why the job failed
+    result   set once the job has `ended`
+    mark     state on which the result is based, to check whether the result is still valid
     """
 
     name: str

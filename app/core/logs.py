@@ -283,8 +283,9 @@ def configure_logging(
 ) -> None:
     """Send every log line of the process to `stream` (default: standard error).
 
-    format  `json`, `console`, or `auto`: console on a terminal, else json level   lowest level that
-    is written: `debug`, `info`, `warning` or `error` clock   clock that dates the lines
+    format  `json`, `console`, or `auto`: console on a terminal, else json
+    level   lowest level that is written: `debug`, `info`, `warning` or `error`
+    clock   clock that dates the lines
     lines_per_minute  maximum number of lines a minute; further lines are counted but not written,
                       unless they report an error
 

@@ -26,8 +26,8 @@ TLS_FROM_THE_START: Final = 465
 class MailServer:
     """The server that sends our mails.
 
-    user, password  both set, or both None trusted  TLS context with the certificates to trust; None
-    for the system's certificates
+    user, password  both set, or both None
+    trusted  TLS context with the certificates to trust; None for the system's certificates
     """
 
     host: str

@@ -342,8 +342,8 @@ class Masking:
         """Prepare to mask these phones and words.
 
         phones  E.164 digits of the customers in the texts, or their email addresses after
-        EMAIL_KIND words   texts that are hidden completely, even where a sentence cites them in
-        brackets
+                EMAIL_KIND
+        words   texts that are hidden completely, even where a sentence cites them in brackets
         """
         self._patterns = [
             (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))

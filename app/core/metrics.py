@@ -81,9 +81,10 @@ class Metrics(Collector):
     ) -> None:
         """Set the gauges to values from the database.
 
-        gauges  values by name orders  number of orders by outcome read    number of deliveries read
-        since the database was created, by source and verdict unallocated  money without an order in
-        minor units, by currency
+        gauges  values by name
+        orders  number of orders by outcome
+        read    number of deliveries read since the database was created, by source and verdict
+        unallocated  money without an order in minor units, by currency
         """
         self._gauges = gauges
         self._orders = orders

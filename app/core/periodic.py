@@ -27,9 +27,10 @@ def rest_when_idle(seconds: float) -> Rest:
 class PeriodicTask:
     """Task that calls `work` again and again until it is stopped. `work` returns how much it did.
 
-    component  name of the task in the log rest       returns how many seconds to rest, from the
-    result of the last round begin      called before the first round; called again if the database
-    fails alive      whether the task is running
+    component  name of the task in the log
+    rest       returns how many seconds to rest, from the result of the last round
+    begin      called before the first round; called again if the database fails
+    alive      whether the task is running
     """
 
     def __init__(

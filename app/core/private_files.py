@@ -82,8 +82,8 @@ def replacing(
     """Yield a file that replaces `path` after the block has ended and the content is on the disk.
     If the block fails, `path` does not change.
 
-    part       temporary path, in the same folder exclusive  whether an existing part belongs to
-    another process; if so, raise FileExistsError
+    part       temporary path, in the same folder
+    exclusive  whether an existing part belongs to another process; if so, raise FileExistsError
 
     Raises OSError if the file cannot be written.
     """
@@ -118,8 +118,8 @@ def sync_folder(folder: Path) -> None:
 def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
     """Read at most `most` + 1 bytes of a private file; None if there is no file.
 
-    variable  setting that names the file, for messages what      description, such as `a key`, for
-    messages
+    variable  setting that names the file, for messages
+    what      description, such as `a key`, for messages
 
     Raises ConfigurationError if the file cannot be read, or if others may use it.
     """

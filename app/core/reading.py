@@ -37,15 +37,15 @@ are."""
 class Reading(NamedTuple):
     """Content of a delivery.
 
-    events       at least one event, in the order of the body environment  `sandbox`, `live`, or
-    None if the provider does not say unstated     whether an event lacks the environment, although
-    the profile says where it is foreign      whether an event names an account other than the
-    source's, or names no account although
-                 the profile says where it is
+    events       at least one event, in the order of the body
+    environment  `sandbox`, `live`, or None if the provider does not say
+    unstated     whether an event lacks the environment, although the profile says where it is
+    foreign      whether an event names an account other than the source's, or names no account
+                 although the profile says where it is
     raws         bytes of each event, if the body has several or the event is only a part of it
-    unread       bytes of events that could not be read, each with the reason customers    keyed
-    digests of each event's customer: of phone number, email address, name, card, and
-                 further ids; empty if the source has no key
+    unread       bytes of events that could not be read, each with the reason
+    customers    keyed digests of each event's customer: of phone number, email address, name, card,
+                 and further ids; empty if the source has no key
     """
 
     events: tuple[Event, ...]

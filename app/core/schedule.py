@@ -53,9 +53,10 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 class ScheduleEntry:
     """An entry of the schedule: work, and when it is due.
 
-    cron       five fields; the minute is a number reconcile  whether to reconcile everything first
-    span       span to report, in each format, over each channel; None for no report checkpoint
-    whether to deliver the newest checkpoint of the log over each channel
+    cron       five fields; the minute is a number
+    reconcile  whether to reconcile everything first
+    span       span to report, in each format, over each channel; None for no report
+    checkpoint whether to deliver the newest checkpoint of the log over each channel
     """
 
     name: str

@@ -68,9 +68,10 @@ def read_toml(
     """Return the checked values of a file. Raise ConfigurationError with every mistake, sorted by
     line.
 
-    name      name of the file in messages together  checks rules that concern several keys and
-    yields the mistakes; may set dependent values beside    values from elsewhere that replace
-    values of the file
+    name      name of the file in messages
+    together  checks rules that concern several keys and yields the mistakes; may set dependent
+              values
+    beside    values from elsewhere that replace values of the file
     """
     try:
         written = content if isinstance(content, bytes) else content.encode()

@@ -37,44 +37,46 @@ from app.database.takeover import ANSWER_S, LOOK_S, NotCompared, ServerWatch, lo
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 SERVER_S: Final = 60.0
-"""Seconds that `serve` and workers wait at their start for a PostgreSQL server to answer."""
+"""Seconds for which `serve` and workers wait at their start for an answer from a PostgreSQL
+server."""
 
 AGAIN_S: Final = 0.2
 """Seconds between two attempts to connect."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Largest SQLite file that is checked before anything is acknowledged: it takes a slow disk a
-second. A larger file is checked while it is served."""
+"""Largest SQLite file that is checked before any delivery is acknowledged. The check takes a slow
+disk a second. A larger file is checked while it is served."""
 
 
 class Database:
-    """One database. Connections are opened when they are needed; `close` closes them."""
+    """A database. Its connections are opened at their first use; `close` closes them."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
         """Prepare a database without opening it. `open` describes `purpose`; `upgrading` is for
         callers that never call `open`."""
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
-        """True on PostgreSQL, where several processes may receive and fold on one database."""
+        """Whether the database is on PostgreSQL, where several processes may receive and fold."""
         self.path = None if self.shared else engine.sqlite_path(self.url)
-        """The database file on SQLite; None elsewhere."""
+        """The SQLite database file; None on PostgreSQL."""
         self.spread = False
-        """True if deliveries and events are stored on other nodes: see `layout`. Set by `open`."""
+        """Whether deliveries and events are stored on other nodes, as `layout` explains. Set by
+        `open`."""
         self.environment: str | None = settings.environment
         self.looked = True
-        """True once the whole file has been checked. Until then, `look` must be called."""
+        """Whether the whole file has been checked. Until then, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
-        """Called once with the reason why nothing more may be written."""
+        """Called with the reason when writing ends for good. Called only once."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None
-        """Called before an existing database is written or upgraded. If it raises an error, neither
-        happens."""
+        """Called before an existing database is written or upgraded, which an error from this call
+        prevents."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
-        """The lock of the serving process; None on PostgreSQL."""
+        """Lock of the serving process; None on PostgreSQL."""
         log_length = None if self.path is None else LogLength(self.path)
         self._log = log_length
         self.hosts = engine.hosts_of(self.url)
-        """The hosts of a PostgreSQL URL; None on SQLite."""
+        """Hosts of a PostgreSQL URL; None on SQLite."""
         writes = self.shared and purpose not in ("upgrading", "reading")
         holder = Holder(purpose) if writes else None
         self.watch = ServerWatch() if writes and purpose != "alone" else None
@@ -105,7 +107,7 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """Stop all writers when one of them has a fatal error. Add this writer to them."""
+        """Add a writer to the writers that all stop if one of them has a fatal error."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -118,15 +120,16 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Sentence on why nothing more may be written; None if writing is allowed."""
+        """Sentence on why no more may be written; None if writing is allowed."""
         return self.writer.poison
 
     @asynccontextmanager
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection on one consistent snapshot. Raises StoreUnavailable if none is free.
+        """Lend a connection with a consistent snapshot. Raise StoreUnavailable if no connection is
+        free.
 
-        settled  whether to block appends meanwhile if deliveries are stored on several nodes: each
-                 node answers from its own snapshot
+        settled  whether to block appends meanwhile if deliveries are stored on several nodes,
+                 because each node answers from a snapshot of its own
         """
         try:
             async with (
@@ -147,8 +150,9 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a new snapshot. Raises StoreUnavailable if there is no
-        connection. A single query takes a third of the time that it takes with `reading`."""
+        """Run a plain, read-only function on a new snapshot. Raise StoreUnavailable if no
+        connection is available. A single query takes a third of the time that it would take through
+        `reading`."""
         try:
             async with self.reader.connect() as connection:
                 return await run_snapshot(connection, function, *args, **words)
@@ -156,8 +160,8 @@ class Database:
             raise self.writer.judged(error) from error
 
     async def is_pooled(self) -> bool:
-        """Return whether a pooler may run each transaction on a different server connection. Raises
-        StoreUnavailable if there is no connection."""
+        """Return whether a pooler may run each transaction on a different server connection. Raise
+        StoreUnavailable if no connection is available."""
         if not self.shared:
             return False
         asked = text("SELECT pg_backend_pid()")
@@ -175,8 +179,8 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction once all earlier writers are done. Raises StoreUnavailable if the
-        disk has too little space."""
+        """Begin a transaction after all earlier writers have finished. Raise StoreUnavailable if
+        the disk has too little space."""
         await self.writer.make_room()
         async with self.writer.transaction() as connection:
             yield connection
@@ -184,17 +188,17 @@ class Database:
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Check that the database belongs to this environment and that its schema is ours.
+        """Open the database after checking that it belongs to this environment and has our schema.
 
-        serving  for a receiver: no other process may serve. On SQLite an older database is
+        serving  for a receiver; no other process may serve. On SQLite an older database is
                  upgraded, cached pages are dropped, and the log is folded and synced. A large file
                  must still be checked: see `looked`
-        working  for the worker beside a receiver: treats pages and log like `serving`, because the
+        working  for a receiver's worker; treats pages and log as `serving` does, because the
                  receiver deletes from its inbox what the worker has read
-        alone    like `serving`, while no service runs
-        writing  beside a service: creates a missing SQLite database
-        folding  beside the worker: creates nothing
-        reading  like `folding`, without a writing connection
+        alone    like `serving`, for use while no service runs
+        writing  for use while a service runs; creates a missing SQLite database
+        folding  for use while a worker runs; creates nothing
+        reading  like `folding`, but without a writing connection
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
@@ -224,7 +228,7 @@ class Database:
                 engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Check the whole file. If it is damaged, raise StorePoisoned and allow no more writes.
+        """Check the whole file. If it is damaged, allow no more writes and raise StorePoisoned.
 
         until  event that ends the check early
         """
@@ -236,8 +240,8 @@ class Database:
 
     async def watch_server(self) -> int:
         """Check the PostgreSQL server, and whether its commits wait for a standby. If another
-        server took over, reconnect, which checks the new server. Returns 1 if it reconnected, else
-        0. Raises the errors of `Writer.transaction`."""
+        server took over, reconnect, which checks the new server. Return 1 after reconnecting, and 0
+        otherwise. Raises the errors of `Writer.transaction`."""
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
         now = monotonic()
@@ -265,8 +269,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers, and raise the first failure. All writers disconnect first, because
-        no check would keep them from using the former server."""
+        """Reconnect all writers, and raise the first error. All writers disconnect before any of
+        them connects, because no check would keep them from using the former server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -278,11 +282,11 @@ class Database:
             raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
-        """Check version, schema and stamp; create a missing SQLite database. Does not check the
-        disk space, because commands that free space need a connection, too.
+        """Open the database for writing, after checking its version, schema and stamp. Create a
+        missing SQLite database. The disk space is not checked, so that commands can free space.
 
         upgrade  whether to upgrade an older SQLite database. Only the serving process may do so:
-                 beside any other command, a service of the older version may be running
+                 while another command runs, a service of the older version may be running too
         """
         self._make_folder()
         if self.path is not None:
@@ -316,8 +320,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the database file if it is missing. Raise ConfigurationError, and create no file,
-        if the settings name no environment, because each database is marked with one."""
+        """Create the database file if it is missing. If the settings name no environment, create no
+        file and raise ConfigurationError, because each database is marked with an environment."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -348,7 +352,7 @@ class Database:
             )
 
     async def _open_reading(self) -> None:
-        """Check that there is a database to read. Also check its version and its stamp."""
+        """Open an existing database for reading, after checking its version and its stamp."""
         self._check_there()
         async with self.reading() as connection:
             current = await schema.current_version(connection)
@@ -370,7 +374,7 @@ class Database:
 
     @asynccontextmanager
     async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
-        """Yield a snapshot of a database that may not be up to date, and its version."""
+        """Yield a snapshot of a database and the database's version, which may be old."""
         self._check_there()
         with system_errors_explained():
             async with self.reading() as connection:
@@ -378,7 +382,7 @@ class Database:
 
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the pending migrations, and return the versions before and after. Raise
-        ConfigurationError while a process serves an older SQLite database."""
+        ConfigurationError if a process still serves an older SQLite database."""
         with system_errors_explained():
             self._make_folder(stamped=False)
             if self.path is not None:
@@ -395,9 +399,9 @@ class Database:
         return before, schema.NEWEST
 
     async def distribute(self) -> list[str]:
-        """Distribute tables over the nodes of a Citus cluster, and return their names.
+        """Distribute tables over the nodes of a Citus cluster, and return the tables' names.
 
-        No other process may use the database. Raises UsageError without a cluster, and
+        No other process may use the database. Raises UsageError if there is no cluster, and
         ConfigurationError if the database is not up to date.
         """
         if not self.shared:
@@ -409,9 +413,9 @@ class Database:
             return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:
-        """Create an SQLite database, and return its path. Raises UsageError if the database exists.
+        """Create an SQLite database, and return its path. Raise UsageError if the database exists.
 
-        anew  whether to create a database even if an earlier one is missing
+        anew  whether to create a database even though an earlier one is missing
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
@@ -448,7 +452,7 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """The part of an AppContext that use cases need in rooms that cannot import AppContext."""
+    """The members of an AppContext for use cases in rooms that cannot import AppContext."""
 
     @property
     def database(self) -> Database:
@@ -462,8 +466,8 @@ class DatabaseContext(Protocol):
 async def sync_file(writer: Writer, path: Path) -> None:
     """Fold the write-ahead log into the file, which SQLite syncs, and sync the file's folder.
 
-    Never open the file itself here: closing any descriptor of it drops the locks that SQLite holds
-    in this process, and another process could then delete the log.
+    Never open the file itself here. Closing any descriptor of the file drops SQLite's locks in this
+    process, and another process could then delete the log.
     """
     if not await writer.checkpoint():
         log.warning("another process is reading the database; the log stays until it has finished")
@@ -471,9 +475,9 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 
 def drop_cached_pages(path: Path) -> None:
-    """Drop cached pages of the file and its log, which may differ from the disk after a failed
-    write. Call this only before this process opens the database: see `sync_file`. Raises OSError
-    for a file that cannot be read."""
+    """Drop the cached pages of the file and its log. After a failed write they may differ from the
+    disk. Call this only before this process opens the database, for the reason given at
+    `sync_file`. Raise OSError if a file cannot be read."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)
@@ -485,7 +489,7 @@ def drop_cached_pages(path: Path) -> None:
 
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
     """Open a database. Wait for a PostgreSQL server that is still starting, for example after a
-    reboot. Raises StoreUnavailable if the server does not answer in time."""
+    reboot. Raise StoreUnavailable if the server does not answer within SERVER_S."""
     ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:
         try:
@@ -507,7 +511,7 @@ async def once_there(database: Database, opening: Callable[[], Awaitable[None]])
 
 @contextmanager
 def system_errors_explained() -> Iterator[None]:
-    """Turn an OSError in the block into a StoreUnavailable that gives the system's reason."""
+    """Turn an OSError in the block into a StoreUnavailable with the system's reason."""
     try:
         yield
     except OSError as error:

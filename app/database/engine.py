@@ -1,8 +1,9 @@
-"""Connections: one that writes, several that only read. `postgresql` has PostgreSQL's connections.
+"""Connections of an SQLite database: one that writes, and several that only read. PostgreSQL's
+connections are in `postgresql`.
 
 SQLite: WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged
-deliveries depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE:
-a read transaction that starts to write fails at once, whatever the busy timeout.
+deliveries depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE,
+because a read transaction that starts to write can fail at once, whatever the busy timeout.
 """
 
 import os
@@ -38,23 +39,23 @@ if TYPE_CHECKING:
     from app.database.hosts import Hosts
 
 Connection = AsyncConnection
-"""A connection as use cases see it: they only pass it to a store."""
+"""Connection for use cases, which only pass it to a store."""
 
 BUSY_TIMEOUT_MS = 5_000
-"""Milliseconds that a statement waits for another process's lock before it fails as BUSY."""
+"""Milliseconds for which a statement waits for another process's lock before it fails as BUSY."""
 
 WRITER_CACHE_KIB = 24_576
-"""Page cache of the writing connection: twice the pages that a batch of 512 deliveries touches."""
+"""Page cache of the writing connection: twice the pages that a batch of 512 deliveries uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
-"""Bytes to which the file of the write-ahead log is truncated after a slow reader let it grow."""
+"""Bytes to which the file of the write-ahead log is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Prepared statements in the cache: about ten sizes of INSERT for each table (see
+"""Number of prepared statements in the cache: about ten sizes of INSERT for each table (see
 `insert_rows`)."""
 
 READERS = 4
-"""Number of reading connections. On SQLite each has a thread."""
+"""Number of reading connections. On SQLite each connection has a thread."""
 
 
 def is_sqlite(url: str) -> bool:
@@ -62,10 +63,8 @@ def is_sqlite(url: str) -> bool:
 
 
 def database_place(url: str) -> str:
-    """Return the database's name for people: the absolute path of its file, or its hosts and name.
-
-    User and password are left out.
-    """
+    """Return a name of the database for people: the absolute path of its file, or its hosts and
+    name. The name contains neither user nor password."""
     parts = make_url(url)
     if parts.get_backend_name() == "sqlite":
         return str(sqlite_path(url).resolve())
@@ -74,8 +73,8 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the database file of an SQLite URL. Symbolic links are resolved, because locks, log
-    and inbox are stored beside the file itself. Raises ConfigurationError for a database in memory,
+    """Return the database file of an SQLite URL. Resolve symbolic links, because locks, log and
+    inbox are in the folder of the file itself. Raise ConfigurationError for a database in memory,
     and StoreUnavailable if this user has no access."""
     database = make_url(url).database
     if not database or database == ":memory:":
@@ -88,7 +87,7 @@ def sqlite_path(url: str) -> Path:
 
 
 READ_BYTES: Final = 1024 * 1024
-"""Bytes that `read_ahead` reads at once."""
+"""Number of bytes that `read_ahead` reads at a time."""
 
 _MEMINFO: Final = Path("/proc/meminfo")
 
@@ -103,8 +102,8 @@ def read_ahead(
 
     progress  called with the bytes read so far, and the size of the file
 
-    Call this only before this process opens the database: closing a file drops the locks that
-    SQLite holds on it. Raises StoreUnavailable if the disk fails.
+    Call this only before this process opens the database, because closing a file drops SQLite's
+    locks on it. Raises StoreUnavailable if the disk fails.
     """
     try:
         size, done = path.stat().st_size, 0
@@ -119,8 +118,8 @@ def read_ahead(
 
 
 def _room_for_pages() -> int:
-    """Return the largest number of bytes to read into the page cache: nine tenths of the available
-    memory, or half of all memory if the available amount is unknown."""
+    """Return how many bytes may be read into the page cache: nine tenths of the available memory,
+    or half of all memory if the available memory is unknown."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:
@@ -131,7 +130,7 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""Keeps temporary rows in memory, because nobody would erase them from a temporary file."""
+"""Pragma to keep temporary rows in memory. In a temporary file nobody would erase them."""
 
 
 def writing_engine(
@@ -141,10 +140,10 @@ def writing_engine(
     hosts: "Hosts | None" = None,
     holder: Holder | None = None,
 ) -> AsyncEngine:
-    """Create the engine of the one connection that writes and checkpoints.
+    """Create the engine of the only connection that writes and checkpoints.
 
-    hosts   hosts of a PostgreSQL URL
-    holder  holder whose transactions run on PostgreSQL
+    hosts   hosts of a PostgreSQL URL; None for SQLite
+    holder  holder in whose name transactions run on PostgreSQL
     """
     if hosts is not None:
         return postgresql.writing_engine(
@@ -194,7 +193,7 @@ def reading_engine(
     """Create the engine of the read-only connections.
 
     hosts  hosts of a PostgreSQL URL; None for SQLite
-    check  called for each new connection to one of the hosts
+    check  called for each new connection to a PostgreSQL host
     """
     if hosts is not None:
         return postgresql.reading_engine(url, readers=readers, hosts=hosts, check=check)
@@ -220,7 +219,7 @@ _SQLITE_ARGUMENTS: Final[dict[str, Any]] = {
 }
 
 PATIENT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
-"""Makes statements wait for another connection's write lock for the usual time."""
+"""Pragma that makes statements wait up to BUSY_TIMEOUT_MS for another connection's write lock."""
 
 _PRAGMAS: Final = ("PRAGMA foreign_keys=ON", PATIENT)
 
@@ -232,7 +231,8 @@ def _prepare(
     begin: str,
     check: Callable[[PlainConnection], None] | None = None,
 ) -> None:
-    """Run the pragmas on each new connection, and begin each transaction with `begin`."""
+    """Run the pragmas on each new connection of an engine, and begin each transaction with
+    `begin`."""
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -254,8 +254,8 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise ConfigurationError if the durability settings do not apply. A file system that refuses
-    WAL would silently break the promise to keep deliveries."""
+    """Raise ConfigurationError if the settings for durability are not in effect. A file system that
+    refuses WAL would otherwise silently break the promise to keep deliveries."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -272,7 +272,8 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Create an empty SQLite database under `TMPDIR`, in a transaction that never commits."""
+    """Create an empty SQLite database under `TMPDIR`. Yield a connection whose transaction never
+    commits."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
@@ -286,8 +287,8 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """List the statements that create all tables. The models are imported here because loading them
-    takes a fifth of the start-up time."""
+    """Return the statements that create all tables. The models are imported only here, because
+    loading them takes a fifth of the start-up time."""
     from app.database.tables import metadata
 
     statements: list[str] = []

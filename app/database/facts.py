@@ -22,11 +22,11 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """List the problems that SQLite's own check finds. The list is empty on PostgreSQL, which has
-    tools such as `amcheck` for this.
+    """Return the problems that SQLite's own check finds. Return none on PostgreSQL, which has tools
+    such as `amcheck` for this.
 
-    thorough  also compare every index with its table, which takes several times as long
-    until     event that ends the check early; the list is then empty
+    thorough  whether to compare every index with its table, which takes several times as long
+    until     event that ends the check early; no problem is then returned
     """
     if connection.dialect.name != "sqlite":
         return []
@@ -54,8 +54,8 @@ _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
 def short_indexes(connection: PlainConnection) -> list[str]:
-    """List SQLite indexes with more or fewer entries than their table has rows. Partial indexes are
-    not checked."""
+    """Return a sentence for each SQLite index whose number of entries is not its table's number of
+    rows. Partial indexes are not checked."""
     found = []
     for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
         (entries,), (rows,) = [
@@ -71,7 +71,7 @@ def short_indexes(connection: PlainConnection) -> list[str]:
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
-    """Wait for the event or the work. Return whether the event was set before the work was done."""
+    """Wait for the event or the work. Return True if the event was set before the work was done."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -80,17 +80,17 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Facts about one database. The last six are facts of PostgreSQL.
+    """Facts about one database. All members after `journal_mode` are for PostgreSQL.
 
     version       for example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL
-    journal_mode  of an SQLite file; None for PostgreSQL
+    journal_mode  journal mode of an SQLite file; None for PostgreSQL
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      what would be lost if a standby took over, one sentence each
     moved         how the server differs from the noted server: a sentence, `; `, and what to do
     no_writes     why the server refuses writes: a sentence, `; `, and what to do
-    pooled        that a pooler changes connections between transactions: a sentence, `; `, and what
-                  to do
+    pooled        a sentence if a pooler changes connections between transactions, `; `, and what to
+                  do
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
@@ -105,7 +105,8 @@ class DatabaseFacts:
 
 
 async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -> DatabaseFacts:
-    """Collect the facts without writing anything. `pooled` comes from `Database.is_pooled`."""
+    """Collect facts about the database without writing to it. `pooled` is the result of
+    `Database.is_pooled`."""
     if connection.dialect.name == "sqlite":
         mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
         return DatabaseFacts(

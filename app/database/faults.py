@@ -2,8 +2,8 @@
 
 After a storage I/O error the page cache may have contents that are not on the disk. A retry would
 then acknowledge a lost row as a duplicate. So an I/O error poisons the store: the process
-acknowledges nothing more and ends. A file system that has become read-only poisons the store, too:
-the kernel remounts it after an I/O error, and earlier writes or syncs may have failed.
+acknowledges no more deliveries, and ends. A file system that has become read-only also poisons the
+store: the kernel remounts it after an I/O error, and earlier writes or syncs may have failed.
 """
 
 import errno
@@ -22,7 +22,7 @@ PUT_BACK: Final = (
     "restore a backup with `tallyhook restore FILE --force`, which keeps the present file beside "
     "it, or move the file away and start with an empty one"
 )
-"""Next step after a file was damaged. SQLite cannot tell which rows are still right."""
+"""What to do after a file was damaged. SQLite cannot tell which rows are still right."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.
@@ -37,7 +37,7 @@ _FATAL_SQLITE = {
         "see the kernel's log for a failed disk, let the service's user write, and start again",
     ),
 }
-"""Problem and next step, by SQLite's error code."""
+"""Problem and what to do, by SQLite's error code."""
 
 _PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
@@ -57,8 +57,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Codes of a server that is starting, or has no free connection, for example because it still
-counts connections of a lost machine."""
+"""Error codes of a server that is starting, or that has no free connection, for example because it
+still counts the connections of a lost machine."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -71,8 +71,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for a connection that lacks our limits, or has prepared statements of another
-connection."""
+"""Sentence for a connection that lacks our limits, or that has another connection's prepared
+statements."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -98,15 +98,15 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Problem by error code or error class, which is the code's first two characters. None is fatal:
-after an I/O error in its log the server itself stops and reads its disk again."""
+"""Problem by error code or error class, which is the code's first two characters. None means a
+fatal error: after an I/O error in its log the server itself stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Reason for NotStored by error code or class, if the reason is not `database`."""
+"""NotStored reason by error code or class, if the reason is not `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """List the exceptions that a database may raise, directly or through SQLAlchemy. asyncpg's
+    """Return the exceptions that a database may raise, directly or through SQLAlchemy. asyncpg's
     exceptions are included only if asyncpg is loaded, because loading it takes a fifteenth of a
     start."""
     asyncpg = sys.modules.get("asyncpg")
@@ -125,7 +125,7 @@ def is_conflict(error: Exception) -> bool:
 
 
 def as_store_error(error: Exception) -> TallyhookError | None:
-    """Return our error for a driver's error; None if the fault is in our own SQL."""
+    """Return the Tallyhook error for a driver's error. Return None if our own SQL is wrong."""
     code = _found_in(error, "sqlite_errorcode")
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF)
@@ -152,8 +152,9 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether the server may become usable within moments: it did not answer, is starting,
-    is full, or is not primary yet. Return False if it refuses the user or lacks the database."""
+    """Return whether the server may become usable within moments, because it did not answer, is
+    starting, is full, or is not primary yet. Return False if it refuses the user or lacks the
+    database."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -167,7 +168,8 @@ def is_full(error: StoreUnavailable) -> bool:
 
 
 def why_not_opened(error: OSError) -> str:
-    """Return the system's reason, and what to do if a disk failed or a permission is missing."""
+    """Return the system's reason for an error. If a disk failed or a permission is missing, add
+    what to do."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -200,7 +202,7 @@ def _of_postgresql(state: str) -> TallyhookError | None:
 
 
 def _is_of_driver(error: BaseException, name: str) -> bool:
-    """Return whether an error or one of its causes is an asyncpg exception of this name."""
+    """Return whether an error, or one of its causes, is the asyncpg exception with this name."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
         isinstance(cause, getattr(asyncpg, name)) for cause in _chain(error)
@@ -208,9 +210,9 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _is_driver_confused(error: BaseException) -> bool:
-    """Return whether asyncpg is in an impossible state, because the server ended during an answer.
-    asyncpg then reports that another operation is under way, and refuses the rollback. No two of
-    our operations share a connection."""
+    """Return whether asyncpg is in an impossible state because the server ended during an answer.
+    asyncpg then reports that another operation is under way, and refuses the rollback, although our
+    operations never share a connection."""
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))
@@ -218,7 +220,8 @@ def _is_driver_confused(error: BaseException) -> bool:
 
 
 def _of_certificates(error: BaseException) -> str | None:
-    """Return why a server's certificate is not trusted; None if something else failed."""
+    """Return why a server's certificate is not trusted. Return None if the error has another
+    cause."""
     asyncpg = sys.modules.get("asyncpg")
     misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
     for cause in _chain(error):
@@ -236,7 +239,8 @@ def _of_certificates(error: BaseException) -> str | None:
 
 
 def _found_in(error: BaseException, name: str) -> object:
-    """Return an attribute of the error, or of the first of its causes that has it."""
+    """Return the attribute with this name from the error, or from the first of its causes that has
+    it."""
     found = (getattr(cause, name, None) for cause in _chain(error))
     return next((each for each in found if each is not None), None)
 

@@ -1,7 +1,7 @@
-"""Gaps: time spans whose evidence may be lost, and whose loss a person accepted. The instant of the
-last commit shows whether a database lost commits.
+"""Gaps: time spans whose evidence may be lost, and whose loss a person accepted. A database that
+lost commits is recognized by the instant of its last commit.
 
-Leaves out: where else that instant is noted (`receiving/inbox_store.py`), and the consequences of a
+Leaves out: the second note of that instant (`receiving/inbox_store.py`), and the consequences of a
 gap.
 """
 
@@ -19,13 +19,13 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Part of the store that lost data. `database`: its newest commits, both of deliveries and of
-everything that bypasses the inbox. `inbox`: deliveries that were acknowledged but not read yet."""
+"""Part of the store that lost data. `database`: its newest commits, of deliveries and of everything
+else. `inbox`: deliveries that were acknowledged but not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGap:
-    """A gap that nobody has accepted yet; see `Gap`."""
+    """A gap whose loss nobody has accepted yet. `Gap` explains the members."""
 
     kind: GapKind
     since: Instant
@@ -34,11 +34,11 @@ class FoundGap:
     detail: str
 
     def sentence(self) -> str:
-        """Return a sentence on what may be lost, for a person, without a full stop."""
+        """Return a sentence for people on what may be lost, without a full stop."""
         return _sentence(self)
 
     def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
-        """Return this gap as accepted, ready to store."""
+        """Return the gap as accepted by this person, ready to store."""
         return Gap(
             id=new_id("gap_", at),
             kind=self.kind,
@@ -96,18 +96,18 @@ class Gap:
     reason: str
 
     def sentence(self) -> str:
-        """Return a sentence on what may be lost, for a person, without a full stop."""
+        """Return a sentence for people on what may be lost, without a full stop."""
         return _sentence(self)
 
 
 LAST_COMMIT: Final = "last commit"
 """Name of the counter that holds the instant of the last commit. Every transaction of an SQLite
-database raises it, by at least one if the clock did not advance."""
+database raises the counter, by at least one even if the clock did not advance."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Set LAST_COMMIT if the connection changed rows since the last call. Return how many rows it
-    has changed in all.
+    """Set LAST_COMMIT if the connection has changed rows since the last call. Return how many rows
+    the connection has changed since it was opened.
 
     counted  number that the last call returned
     """
@@ -136,7 +136,7 @@ _ADD: Final = (
 
 
 def accepted_gaps(connection: PlainConnection) -> list[Gap]:
-    """Return all accepted gaps in the order of their acceptance. There are only a few."""
+    """Return all accepted gaps in the order of their acceptance."""
     return [
         Gap(
             id=row[0],
@@ -165,7 +165,7 @@ def gaps_until(connection: PlainConnection, until: Instant) -> list[Gap]:
 
 
 def spans_of(gaps: Iterable[Gap]) -> str:
-    """Return the time spans of gaps as text: `from 2026-11-20T10:00:00Z to
+    """Return the time spans of gaps as text, as in `from 2026-11-20T10:00:00Z to
     2026-11-20T10:05:00Z`."""
     return " and ".join(
         f"from {format_instant(gap.since)} to {format_instant(gap.until)}" for gap in gaps
@@ -176,8 +176,8 @@ def spans_of(gaps: Iterable[Gap]) -> str:
 
 
 def check_log_is_newer(database: Path) -> None:
-    """Raise ConfigurationError if an SQLite file's write-ahead log is older than the file. SQLite
-    would overwrite newer pages with old ones. Call this only before this process opens the
+    """Raise ConfigurationError if an SQLite file's write-ahead log is older than the file, because
+    SQLite would overwrite newer pages with older ones. Call this only before this process opens the
     database."""
     log = Path(f"{database}-wal")
     if not log.exists() or not log.stat().st_size:

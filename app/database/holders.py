@@ -1,10 +1,10 @@
 """Holders: the processes that write a PostgreSQL database, one row for each writing connection.
 
 A transaction begins by locking its holder's row, on the condition that the row still has the epoch
-with which the holder entered. Another process takes over by raising that epoch. To raise it, the
-process must wait until the running transaction has ended. So two processes that exclude each other
-never both write, even if a connection is lost, a pooler changes it, or a clock is wrong. `until`
-only invites others to take over.
+with which the holder entered. Another process takes over by raising that epoch, for which it must
+wait until the running transaction has ended. So two processes that exclude each other never both
+write, even if a connection is lost, a pooler changes it, or a clock is wrong. `until` only states
+from when other processes should take over.
 
 Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
 """
@@ -24,41 +24,42 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Name of the setting that holds a connection's mark. A server connection without it was opened by
-another client or a pooler, and has none of our limits."""
+"""Name of the setting that holds a connection's mark. A server connection without the mark was
+opened by another client or a pooler, and has none of our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Time after which a silent holder may be taken over. After a machine was lost, `refold --all` and
-`db restored` wait this long."""
+"""Time after which a silent holder may be taken over. If a machine was lost, `refold --all` and `db
+restored` wait this long."""
 
 BEAT_S: Final = 15.0
-"""Seconds after which a holder that writes nothing renews its row. This is a quarter of HOLD, so
-that a holder on a slow server is not taken over."""
+"""Seconds without writing after which a holder renews its row. This is a quarter of HOLD, so that a
+holder on a slow server is not taken over."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""Time for which the row of a holder that was taken over is kept, so that the holder notices the
-takeover."""
+"""Time for which the row of a former holder is kept after a takeover, so that the former holder
+notices the takeover."""
 
 _numbers = count()
 
 
 class Holder:
-    """A writing connection's registration among all writers. It stays valid over a reconnect."""
+    """A writing connection's registration among all writers. It remains valid when the connection
+    is replaced."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
-        """Prepare a holder that has not entered yet. `kind` names the work of the process; a holder
+        """Prepare a holder that has not entered yet. `kind` names the work of the process. A holder
         of kind `alone` excludes all other holders."""
         self.kind = kind
         self.id = f"{process_name()}/{next(_numbers)}"
         self.session = new_id("ses_", EARLIEST)
-        """Mark of the holder's connections: see SESSION."""
+        """Mark of the holder's connections. SESSION explains it."""
         self.newest: tuple[str, ...] = ()
         """Marks of transactions, exactly one of which is in the holder's row: the mark of the last
-        transaction known to be committed, and marks of later ones whose commit was not confirmed.
-        Empty before the first."""
+        transaction that was certainly committed, and marks of later transactions whose commit was
+        not confirmed. Empty before the first transaction."""
         self.epoch = 0
         self.row: tuple[int, int] | None = None
-        """Location of the holder's row (`ctid`) after the last transaction: see HELD."""
+        """Location (`ctid`) of the holder's row after the last transaction, for HELD."""
         self.clock = clock or SystemClock()
         self._begun = ""
 
@@ -69,7 +70,7 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Note that the transaction may be committed at any moment from now on."""
+        """Note that from now on the transaction may be committed."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -81,15 +82,15 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Locks a holder's own row until the transaction ends, and returns the row's new location. A search
-by key alone would visit all versions that a long snapshot keeps. If no row is returned, the
-transaction must not write: see `find`."""
+"""Statement that locks a holder's own row until the transaction ends, and returns the row's new
+location. A search by key alone would visit all versions that a long snapshot keeps. If no row is
+returned, the transaction must not write; `find` then explains why."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
 
 def hold(connection: PlainConnection, holder: Holder) -> None:
-    """Begin a holder's transaction. Raises the errors of `find`."""
+    """Begin a holder's transaction by locking the holder's row. Raises the errors of `find`."""
     held = connection.ask(HELD, holder.begin())
     if not held:
         find(connection, holder)
@@ -100,8 +101,8 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned no row. A transaction that was rolled back, or
-    whose outcome is unknown, had changed the row. Raises StoreUnavailable for a connection that is
+    """Find a holder's row again after HELD returned no row. The row was moved by a transaction that
+    was rolled back, or whose outcome is unknown. Raise StoreUnavailable for a connection that is
     not ours, and StorePoisoned if another process took over."""
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
@@ -119,7 +120,7 @@ TAKEN_OVER: Final = (
 
 
 class Found(NamedTuple):
-    """One holder's row as it was read."""
+    """A holder's row as read from the table."""
 
     holder: str
     kind: str
@@ -138,17 +139,18 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Waits for the holder's running transaction. If it commits, nothing is taken over."""
+"""Statement that takes over from a holder. It waits for the holder's running transaction. If that
+transaction commits, the holder is alive and is not taken over."""
 
 
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
     """Enter a holder, or let a known holder return, while no other process can enter. Return the
-    silent holders that block it; the holder has entered only if there are none.
+    silent holders that block this holder. The holder has entered only if none are returned.
 
     silent  holders that an earlier call returned, more than BEAT_S ago. Holders that were silent
-            since that call are taken over: their clocks are never compared with ours
+            since that call are taken over. Their clocks are never compared with ours
 
     Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive
     holder, and UsageError if this holder is exclusive and there are others.
@@ -196,19 +198,19 @@ def _process(holder: str) -> str:
 
 
 def processes_here(connection: PlainConnection) -> list[int]:
-    """Return the ids of the holders' processes on this machine."""
+    """Return the ids of the processes on this machine that are holders."""
     holders = {_process(Found(*row).holder) for row in connection.ask(_ALL)}
     return sorted(filter(None, map(process_id, holders)))
 
 
 def leave(connection: PlainConnection, holder: Holder) -> None:
-    """Delete the holder's row in its own transaction."""
+    """Delete the holder's row."""
     connection.ask(_DELETE, ([holder.id],))
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Return the error that names the blocking holder. It says until when that holder blocks at
-    most, unless a clock is wrong."""
+    """Build the error that names the blocking holder. If that holder's clock seems right, the error
+    also says when the holder can be taken over."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

@@ -1,14 +1,14 @@
-"""The servers that TALLYHOOK_DATABASE_URL names: which server is tried first, and when to leave
-one.
+"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when a server is
+abandoned.
 
     1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
-    2 watch     a transaction that lasts: whether another server writes now  `Connection.watched`
-    3 leave     that server: its host is tried last                          `Hosts.leave`
+    2 watch     whether another server writes while a transaction lasts      `Connection.watched`
+    3 leave     a former server: its host is tried last                      `Hosts.leave`
 
 A server may accept connections and still confirm no commits: it is frozen, its disk hangs, or its
 standby has taken over without its knowledge. Only a server with a newer timeline proves a takeover.
-Once a writer has reached another server, all connections to the former server are closed: they
-would read outdated data, and their writes may be lost.
+As soon as a writer has reached another server, all connections to the former server are closed:
+they would read outdated data, and their writes may be lost.
 
 Leaves out: whether the new server has all commits of the former one (`takeover`).
 """
@@ -31,21 +31,22 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""CONNECT_S for each of several hosts, so that a frozen host delays a connection only this long."""
+"""CONNECT_S if several hosts are named. A frozen host then delays a connection only this long."""
 
 CLOSE_S: Final = 0.5
-"""Seconds for closing a connection properly. A frozen server never answers."""
+"""Seconds for closing a connection properly, because a frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Seconds after which all hosts are asked, during a running transaction, whether another server
-writes; also the interval between further rounds."""
+"""Seconds after which a running transaction starts to ask all hosts whether another server writes.
+Also the interval between two such rounds."""
 
 LOOK_S: Final = 5.0
-"""Seconds between such rounds in a process that only reads, if several hosts are named. Such a
+"""Seconds between two such rounds in a process that only reads, if several hosts are named. Such a
 process has no commit that would show a takeover."""
 
 RARELY: Final = 10
-"""Between two such rounds, a long transaction waits its duration so far divided by this number."""
+"""A long transaction waits between two such rounds for its duration so far, divided by this
+number."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -56,10 +57,10 @@ _UNUSABLE: Final = (
     *(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
     asyncpg.InternalClientError,  # a standby, although writes are needed
 )
-"""Exceptions that mark a host as unusable."""
+"""Exceptions that show that a host cannot be used."""
 
 Address = tuple[str | None, int | None]
-"""Host (or folder of its socket) and port; None if the driver chooses."""
+"""Host (or folder of its socket) and port; None for the driver's own choice."""
 
 _SERVER: Final = """
 SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
@@ -70,7 +71,7 @@ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
 
 
 class Server(NamedTuple):
-    """A running server.
+    """Identity of a running server.
 
     refuses_writes  whether it is a standby, or read-only
     timeline        eight hexadecimal digits that grow with each takeover; empty if unknown
@@ -80,21 +81,22 @@ class Server(NamedTuple):
     timeline: str
 
     def succeeds(self, other: "Server") -> bool:
-        """Return whether this server has taken over from the `other` server and accepts writes."""
+        """Return whether this server has taken over from `other` and accepts writes."""
         return not self.refuses_writes and "" < other.timeline < self.timeline
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection that knows its server. `Hosts` creates it."""
+    """A connection with the identity of its server. `Hosts` creates it."""
 
     hosts: "Hosts"
     address: Address
     server: Server
     commit_s: float | None
-    """Seconds within which a commit must be confirmed; None applies the limit of any statement."""
+    """Seconds within which a commit must be confirmed; None for the limit of all statements."""
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Close the connection properly, or abort it after CLOSE_S."""
+        """Close the connection properly. If that takes longer than CLOSE_S, abort the
+        connection."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await super().close(timeout=timeout)
@@ -103,7 +105,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Abort the connection if another server starts writing while a long block runs."""
+        """Abort the connection if another server starts to write while the block is running."""
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
         begin = loop.call_later(WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch())))
         try:
@@ -115,8 +117,8 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def confirming(self) -> Iterator[None]:
-        """Abort the connection if the commit in the block is not confirmed in time. Its outcome is
-        then unknown, as after any lost connection."""
+        """Abort the connection if the commit in the block is not confirmed within `commit_s`. The
+        commit's outcome is then unknown, as after any lost connection."""
         limit = None
         if self.commit_s is not None:
             loop = asyncio.get_running_loop()
@@ -130,16 +132,16 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class Hosts:
-    """The hosts of one URL, shared by all connections that a process opens with it."""
+    """The hosts of one URL. All connections that a process opens with the URL share this object."""
 
     def __init__(self) -> None:
         self._left: dict[Address, float] = {}
-        """Time at which each host was last left or found unusable."""
+        """Time at which each host was last left or could not be used."""
         self._made = WeakSet[Connection]()
         self._looked_at = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._timeline = ""
-        """Newest timeline to which this process wrote."""
+        """Newest timeline to which this process has written."""
         self._addresses: Sequence[Address] = ()
         self._words: dict[str, Any] = {}
 
@@ -154,7 +156,7 @@ class Hosts:
     ) -> Connection:
         """Connect to the first usable host. Hosts that failed before are tried after all others.
 
-        If there are several hosts, the first one that accepts writes is used, unless the URL says
+        If there are several hosts, the first that accepts writes is used, unless the URL says
         otherwise. Raises the driver's errors, and StoreUnavailable if a server would not confirm
         commits.
 
@@ -180,7 +182,7 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to one host. Raise StoreUnavailable if its server is unusable."""
+        """Connect to one host. Raise StoreUnavailable if the host's server cannot be used."""
         connection = await _connected(address, words)
         try:
             async with asyncio.timeout(words["timeout"]):
@@ -200,20 +202,21 @@ class Hosts:
         return connection
 
     async def watch(self) -> None:
-        """Ask all hosts repeatedly whether one of them has taken over."""
+        """Ask all hosts, again and again, whether their server has taken over."""
         began = monotonic()
         while True:
             await self._look()
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
 
     def look_sometimes(self) -> None:
-        """Ask all hosts in the background, unless they were asked within LOOK_S."""
+        """Ask all hosts in the background, unless they were asked within the last LOOK_S."""
         if len(self._addresses) > 1 and monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once, and leave the servers from which another server has taken over."""
+        """Ask all hosts at the same time. Leave every server from which another server has taken
+        over."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer
@@ -221,13 +224,13 @@ class Hosts:
                     self._follow(Server(*row))
 
     def _follow(self, server: Server) -> None:
-        """Leave the servers from which this server has taken over."""
+        """Leave the servers from which `server` has taken over."""
         former = [each for each in self._made if server.succeeds(each.server)]
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host if several are named; None for one that answers too
-        slowly."""
+        """Return the state of each host, or None for a host that does not answer in time. Return
+        nothing if only one host is named."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]
@@ -238,7 +241,7 @@ class Hosts:
         }
 
     def leave(self, *connections: Connection, reason: str) -> None:
-        """Abort the connections to these servers, and try their hosts last from now on."""
+        """Abort these connections, and from now on try their hosts last."""
         live = [each for each in connections if not each.is_closed()]
         for host in {each.address for each in live}:
             self._left[host] = monotonic()
@@ -268,7 +271,8 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts at once, and yield the tasks. The block may end before all have answered."""
+    """Ask all hosts at the same time, and yield the tasks. At the end of the block, the tasks that
+    still wait for an answer are canceled."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks

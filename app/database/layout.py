@@ -1,13 +1,13 @@
 """Tables that are stored on the nodes of a Citus cluster; all other tables stay on its coordinator.
 
-The two largest tables are distributed by their own ids, so that no row moves when an order adopts
-an event. The cluster's administrator registers the nodes. `tables/` and the migrations know nothing
-of the nodes: a distributed table is declared like a local one.
+The two largest tables are distributed by their own ids, so that no row moves when an event is
+linked to an order. The cluster's administrator registers the nodes. `tables/` and the migrations do
+not depend on nodes: a distributed table is declared like a local one.
 
-Citus joins no distributed table with another or with a local one. So `in_rounds` first fetches the
-rows that a statement needs, table by table, and leaves the statement itself unchanged. A comment in
-a statement selects those rows, such as `/* events WHERE order_key = ANY($1) */`. Without a comment
-the whole table is fetched.
+Citus cannot join a distributed table with a local table, or with a table distributed in another
+way. So `in_rounds` first fetches the rows that a statement needs, table by table. A comment in the
+statement selects those rows, such as `/* events WHERE order_key = ANY($1) */`. Without such a
+comment the whole table is fetched.
 """
 
 import re
@@ -24,24 +24,23 @@ from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
 from app.database.statements import SPREAD, PlainConnection, statement
 
 LAYOUT: Final = "layout"
-"""Name of the fact in `meta` that marks distributed tables. It is absent from other databases."""
+"""Name of the row in `meta` that marks distributed tables. Other databases have no such row."""
 
 DISTRIBUTED: Final = "citus"
-"""Value of that fact."""
+"""Value of the row LAYOUT in `meta`."""
 
 BY: Final = {"deliveries": "id", "events": "event_id"}
-"""Each distributed table with the column that assigns a row to a node."""
+"""Distributed tables, each with the column that assigns a row to a node."""
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether `deliveries` and `events` are stored on the nodes of a cluster. The connection
-    learned this when it was opened."""
+    """Return whether `deliveries` and `events` are stored on the nodes of a cluster. This was
+    determined when the connection was opened."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError if the database's note of the layout differs from the real
-    layout."""
+    """Raise ConfigurationError if the layout that the database states is not the real layout."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -56,9 +55,9 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the tables that are still local, with their rows. Note the layout, and return the
-    names of these tables. No other process may use the database. Raises UsageError without a
-    cluster."""
+    """Distribute the tables that are still local, with their rows, and return their names. Note the
+    new layout in the database. No other process may use the database. Raise UsageError if there is
+    no cluster."""
     await _require_cluster(connection)
     local = []
     for name in BY:
@@ -107,9 +106,10 @@ _NOTE: Final = (
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
     """Block appends until the transaction ends, and check that all nodes have every earlier commit.
-    Raises StoreUnavailable if a node lacks a commit or does not answer.
+    Raise StoreUnavailable if a node lacks a commit or does not answer.
 
-    long  make appends try again later, so that they do not wait for the lock ahead of short queries
+    long  whether appends should fail and be retried later. Otherwise they would wait for the lock,
+          and short queries would wait behind them
 
     A commit over several nodes becomes visible bit by bit: first at the coordinator, with its due
     marks, then on each node. An append holds LINKING until it has told all nodes.
@@ -147,10 +147,8 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
-    """Rewrite a statement for Citus: fetch rows of distributed tables first, then run the rest.
-
-    A statement on a single table stays as it is.
-    """
+    """Rewrite a statement for Citus: fetch rows of distributed tables first, then run the statement
+    on them. A statement on a single table is returned unchanged."""
     named = _NAMED.findall(sql)
     ours = [name for name in BY if name in named]
     if not ours or len(named) < 2:
@@ -171,8 +169,8 @@ def in_rounds(sql: str) -> str:
 
 
 def _needed(name: str, sql: str) -> str:
-    """List the columns of a table that a statement may use, so that other columns, such as bodies,
-    stay on their nodes."""
+    """Return a list of the columns of a table that a statement may use. Other columns, such as
+    bodies, need not be fetched from their nodes."""
     if "*" in sql.replace("count(*)", ""):
         return "*"
     words = set(re.findall(r"[a-z_]+", sql)) | {"event_id"}
@@ -180,7 +178,8 @@ def _needed(name: str, sql: str) -> str:
 
 
 def follow_layout(engine: Engine) -> None:
-    """Make connections of this engine detect the layout, and rewrite statements for it."""
+    """Make new connections of this engine detect the layout, and rewrite their statements for
+    it."""
 
     @event.listens_for(engine, "connect")
     def learn(connection: object, record: object) -> None:

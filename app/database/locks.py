@@ -1,10 +1,10 @@
 """Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
-A process holds the `ServiceLock` for as long as it serves, so a second serving process is refused;
-the reader of the inbox holds another such file. A process holds the `WriteLock` for one
-transaction, so that a command such as `tokens add` can write while the service runs. With it, no
-process checkpoints while another commits: that pair can lose data in SQLite before 3.51.3 (its
-WAL-reset bug).
+A process holds the `ServiceLock` for as long as it serves, so a second serving process is refused.
+The reader of the inbox holds another file of this kind. A process holds the `WriteLock` for one
+transaction, so that a command such as `tokens add` can write while the service runs. The lock also
+keeps a process from checkpointing while another commits, which can lose data in SQLite before
+3.51.3 (its WAL-reset bug).
 
 Processes take the `WriteLock` in order of arrival. Each process first takes a place in a queue: a
 locked byte of a second file, at the offset that the machine's clock shows. The place decides only
@@ -37,12 +37,12 @@ ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
 """Numbers of advisory locks. They are taken in this order: STATING (one for each order), REDATING,
-LINKING, REFUSING, ASKING (one for each source), then rows that others also lock. SEALING is taken
-by itself."""
+LINKING, REFUSING, ASKING (one for each source), then rows that others also lock. SEALING is never
+taken together with another lock."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
-    """Wait for a lock, and hold it until the transaction ends. Does nothing on SQLite."""
+    """Wait for a lock, and hold it until the transaction ends. Do nothing on SQLite."""
     if connection.dialect == "sqlite":
         return
     if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
@@ -61,24 +61,24 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until no process holds a lock exclusively. Then hold it shared until the transaction
-    ends."""
+    """Wait until no process holds the lock exclusively. Then hold the lock shared until the
+    transaction ends."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
     """Wait for the lock with this number and name, and hold it until the transaction ends. Several
-    names may share one lock. Does nothing on SQLite."""
+    names may share one lock. Do nothing on SQLite."""
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
 
 WAIT_S = 10.0
-"""Seconds that a writer waits for other processes. Transactions take milliseconds."""
+"""Seconds for which a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
 """Seconds for which the lock may be free before the first places in the queue are skipped, because
-the process at such a place may be suspended."""
+the processes at these places may be suspended."""
 
 _PAUSE_S: Final = 0.002
 
@@ -98,7 +98,7 @@ class HeldFile:
         return self._file is not None
 
     def take(self) -> bool:
-        """Take the lock; return False while another process holds it."""
+        """Take the lock, and return True. Return False if another process holds it."""
         if self._file is not None:
             return True
         descriptor = _opened(self._path)
@@ -109,14 +109,14 @@ class HeldFile:
         return True
 
     def release(self) -> None:
-        """Release the lock; does nothing if it is not held."""
+        """Release the lock if it is held."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def write(self, content: bytes) -> None:
         """Replace the file's content while the lock is held. The content is not synced: it survives
-        a crash of the process, but perhaps not of the machine."""
+        a crash of the process, but perhaps not a crash of the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 
@@ -147,8 +147,8 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves. If the result is True, none can start before the
-        block ends."""
+        """Yield True if no other process serves; none can then start before the block ends. Yield
+        False if a process serves."""
         held = self.held
         try:
             yield self.take()
@@ -158,8 +158,8 @@ class ServiceLock(HeldFile):
 
 
 def processes_serving(database: Path) -> list[int]:
-    """Return the id of the process that serves a database file and has started its helpers. Return
-    an empty list if the process cannot be seen."""
+    """Return, in a list, the id of the process that serves a database file. Return an empty list if
+    no such process is visible."""
     try:
         inode = os.stat(database.with_name(database.name + ".serving")).st_ino
         locks = Path("/proc/locks").read_text().splitlines()
@@ -179,7 +179,8 @@ class WriteLock:
         self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raise StoreUnavailable if other processes hold it too long."""
+        """Wait for the lock. Raise StoreUnavailable if other processes hold it longer than
+        WAIT_S."""
         if self._file is None:
             self._file = _opened(self._path)
         waited = free = 0.0
@@ -196,7 +197,8 @@ class WriteLock:
                     self._queue.pass_by(place)
 
     def is_wanted(self) -> bool:
-        """Return whether another process waits for the lock. Only the holder may call this."""
+        """Return whether another process waits for the lock. Only the lock's holder may call
+        this."""
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
@@ -211,13 +213,14 @@ class WriteLock:
 
 
 class _Queue:
-    """Queue of waiting processes, in order of arrival. Each place is a byte of one file."""
+    """Queue of waiting processes in order of arrival. Each place in the queue is a byte of one
+    file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
         self._passed = 0
-        """Places below this one are skipped."""
+        """First place that is not skipped."""
 
     @contextmanager
     def place(self) -> Iterator[int]:
@@ -233,16 +236,17 @@ class _Queue:
             self._set(fcntl.F_UNLCK, place)
 
     def is_next(self, place: int) -> bool:
-        """Return whether no earlier place is still waiting, apart from skipped ones."""
+        """Return whether no earlier place, except skipped ones, is taken."""
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any process waits. Only a process without a place may call this."""
+        """Return whether any process waits in the queue. Only a process without a place may call
+        this."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process holds any of the `length` places from the first one that
-        is not skipped. A length of 0 means all places."""
+        """Return whether another process holds any of `length` places, counted from the first place
+        that is not skipped. A length of 0 means all places."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)
@@ -250,7 +254,7 @@ class _Queue:
         return bool(_PLACE.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
-        """Skip all places before this one in later checks."""
+        """From now on, skip all places before this one."""
         self._passed = place
 
     def _set(self, kind: int, place: int) -> bool:

@@ -1,8 +1,8 @@
-"""Marks on columns of text or bytes: whether they hold personal data, and how an erasure treats
-them.
+"""Marks on columns of text or bytes: whether a column holds personal data, and how an erasure
+treats the column.
 
-`app/privacy/places.py` lists the marks, with the files beside the database. Leaves out: how an
-erasure is done.
+`app/privacy/places.py` lists the marks, and the files that belong to the database. Leaves out: how
+an erasure is done.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Mark of a column: it holds personal data by design, only if somebody typed the data in, or
+"""Whether a column holds personal data: by design, only if somebody typed personal data, or
 never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
-"""Effect of an erasure: delete the row, empty the personal part of the column, or keep it."""
+"""What an erasure does: delete the row, empty the personal part of the column, or keep the
+column."""
 
 Ground = Literal["", "accounts", "claims", "accountability"]
 """Legal ground on which an erasure keeps data; empty if nothing personal is kept."""
@@ -25,7 +26,8 @@ GROUNDS: Final[Mapping[Ground, str]] = {
     "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
 }
 """Each ground in words, after the regulation as gdprhub.eu prints it (article 17, read on
-2026-11-29). The merchant's adviser knows which law requires keeping the books, and for how long."""
+2026-11-29). Which law requires keeping the books, and for how long, the merchant's adviser
+knows."""
 
 MARK: Final = "mark"
 """Key of the mark in a column's `info`."""
@@ -33,11 +35,11 @@ MARK: Final = "mark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The personal data in a column or file.
+    """Description of the personal data in a column or file.
 
     what     the contents, in words
-    because  why an erasure keeps the contents; empty if it does not keep them
-    ground   the law that allows keeping them
+    because  why an erasure keeps the contents; empty if it does not
+    ground   the law that allows keeping the contents
     """
 
     personal: Personal
@@ -54,7 +56,7 @@ class Mark:
 
     @property
     def why(self) -> str:
-        """Return why an erasure keeps the values, with the legal ground."""
+        """Return why an erasure keeps the contents, with the legal ground."""
         return f"{self.because} ({GROUNDS[self.ground]})" if self.ground else self.because
 
 

@@ -1,10 +1,11 @@
-"""State of all servers that hold rows or copies: whether each server answers and protects its data.
+"""State of all servers with rows or copies of rows: whether each server answers and protects its
+data.
 
     the server itself   over a reading connection
     other named hosts   each over a separate connection
     nodes of Citus      each asked through the coordinator
 
-Each question has a time limit: a frozen server accepts connections and never answers.
+Each question has a time limit, because a frozen server accepts connections but never answers.
 """
 
 import asyncio
@@ -21,13 +22,13 @@ ANSWER_MS: Final = 1_500
 """Milliseconds within which a node of Citus must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers are reused, because anybody may request `/readyz`."""
+"""Seconds for which answers are reused. Anybody may request `/readyz`, at any rate."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
 WHERE isactive AND noderole = 'primary' AND groupid <> 0 ORDER BY nodename, nodeport
 """
-"""Selects Citus's nodes except the coordinator, which is group 0."""
+"""Query for Citus's nodes, except the coordinator, which is group 0."""
 
 _ASK_NODE: Final = """
 SELECT success, result
@@ -41,7 +42,7 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """Answers of all servers in one round.
+    """Answers of all servers in one round of questions.
 
     own    state of the server from which we read; None on SQLite
     hosts  state of each named host if there are several; None for a host that did not answer
@@ -53,7 +54,7 @@ class Nodes(NamedTuple):
     rows: Mapping[str, State | None]
 
     def down(self) -> list[str]:
-        """Return the names of nodes that are down but are needed to read and write rows."""
+        """Return a sentence for each node that does not answer although rows are stored there."""
         return [
             f"the database node {name} does not answer, and its rows can neither be read nor "
             "written; start it"
@@ -101,8 +102,8 @@ class NodesWatch:
         self._seen, self._again_at = Nodes(None, {}, {}), 0.0
 
     async def look(self) -> Nodes:
-        """Ask all servers, or return answers that are younger than AGAIN_S. Raises StoreUnavailable
-        if the main server cannot be read."""
+        """Ask all servers, or return their last answers if these are younger than AGAIN_S. Raise
+        StoreUnavailable if the main server cannot be read."""
         database = self._database
         if database.hosts is None:
             return self._seen
@@ -115,8 +116,8 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask the nodes of Citus one by one, each in its own transaction, which a timeout may
-        end."""
+        """Ask the nodes of Citus one by one. Each question is a transaction of its own, which a
+        timeout may end."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -25,27 +25,31 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""Reason for opening a store: see `Database.open`. `alone` excludes all other writers."""
+"""Purpose for which a database is opened, as explained at `Database.open`. `alone` excludes all
+other writers."""
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, including a commit that waits for a standby.
-After that the connection is dropped, and the outcome of its transaction is unknown."""
+Then the connection is dropped, and the outcome of its transaction is unknown."""
 
 COMMIT_S: Final = 5.0
-"""Value of ANSWER_S for a commit of a receiver or worker. Their commits are small."""
+"""Seconds within which a commit of a receiver or worker must be answered. Their commits are
+small."""
 
 STATEMENT_MS: Final = 15_000
-"""Milliseconds that the server may work on a statement. It does not notice a vanished client."""
+"""Milliseconds for which the server may work on a statement. It does not notice if the client is
+gone."""
 
 LOCK_MS: Final = 10_000
-"""Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
+"""Milliseconds for which a statement waits for another transaction. Transactions take
+milliseconds."""
 
 IDLE_MS: Final = 5_000
 """Milliseconds for which a writing transaction may be idle before the server ends it and releases
-its locks. So a frozen process blocks others only this long."""
+its locks. A frozen process blocks others no longer than this."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""IDLE_MS for a transaction that only reads. Such a transaction blocks only an upgrade, and a full
+"""Milliseconds for which a reading transaction may be idle. It blocks only an upgrade, and a full
 scan keeps its snapshot while other processes work."""
 
 SERVER_KEEPALIVE: Final = {
@@ -53,11 +57,12 @@ SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""Settings that let the server notice within about ten seconds that a client's machine is gone.
-Until then that client holds its locks."""
+"""Settings by which the server notices within about ten seconds that a client's machine is gone.
+Until the server notices, that client holds its locks."""
 
 SILENCE_MS: Final = 30_000
-"""Milliseconds of silence after which a client drops its server. The default is hours."""
+"""Milliseconds of a server's silence after which a client drops the connection. The default is
+hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -67,18 +72,17 @@ CLIENT_KEEPALIVE: Final = (
 )
 
 VACUUM_S: Final = 24 * 3_600
-"""Seconds that a VACUUM may take: hours if tables are large and the disk is slow."""
+"""Seconds that a VACUUM may take. It takes hours if tables are large and the disk is slow."""
 
 
 def writing_engine(
     url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
-    """Create the engine of the writing connection. `check` is called with a cursor of each new
-    connection.
+    """Create the engine of the writing connection. Statements and locks have time limits only for
+    purposes with short transactions.
 
-    session  mark of the engine's connections: see `holders.SESSION`
-
-    Only purposes with short transactions limit the time of statements and locks.
+    check    called with a cursor of each new connection
+    session  mark of the engine's connections, which `holders.SESSION` explains
     """
     statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -126,7 +130,7 @@ def writing_engine(
 def reading_engine(
     url: str, *, readers: int, hosts: Hosts, check: Callable[[Ask], None] | None
 ) -> AsyncEngine:
-    """Create the engine of read-only connections, each of whose transactions sees one snapshot.
+    """Create the engine of read-only connections. Each of their transactions sees one snapshot.
     `check` is called for each new connection."""
     settings = {**_limits(0, lock_ms=LOCK_MS, idle_ms=READING_IDLE_MS), SESSION: "reading"}
     engine = create_async_engine(
@@ -162,7 +166,7 @@ def reading_engine(
 
 
 def keep_alive(connection: Any) -> None:
-    """Make the kernel abort the connection once the server is silent for SILENCE_MS."""
+    """Make the kernel abort the connection if the server is silent for SILENCE_MS."""
     ours = connection.driver_connection._transport.get_extra_info("socket")
     if ours.family != socket.AF_UNIX:
         for level, option, value in CLIENT_KEEPALIVE:
@@ -187,8 +191,8 @@ def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
 
 
 def set_up(connection: Any, settings: dict[str, str]) -> None:
-    """Set a new connection's limits, and read them back in another transaction. Raises
-    StoreUnavailable if the limits were lost, which means that a pooler has changed the server's
+    """Set a new connection's limits, and read them back in another transaction. Raise
+    StoreUnavailable if the limits are lost, which means that a pooler has changed the server's
     connection."""
     keep_alive(connection)
     cursor = connection.cursor()
@@ -229,10 +233,11 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
     """Enter a holder, or let it return after it lost its connection. If silent holders block it,
-    wait until each of them could have shown that it is alive. Raises the errors of `holders.enter`.
+    wait for as long as a live holder may be silent, then enter. Raises the errors of
+    `holders.enter`.
 
-    A database without the table `holders` has a version that nobody writes; opening it reports
-    that.
+    A database without the table `holders` has a version that nobody writes. Nothing is done then,
+    because opening that database reports the version.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()
@@ -258,7 +263,7 @@ async def run_transaction(
     *,
     holder: Holder | None,
 ) -> Result:
-    """Run a plain function as one transaction, on a connection that is not in one."""
+    """Run a plain function as one transaction, on a connection without an open transaction."""
     async with transaction(connection, holder):
         return await run(connection, function)
 
@@ -266,10 +271,10 @@ async def run_transaction(
 async def run_statement(
     connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
 ) -> None:
-    """Run one statement as a transaction, on a connection that is not in one. Without SQLAlchemy
-    this takes one round trip instead of four.
+    """Run one statement as a transaction, on a connection without an open transaction. Without
+    SQLAlchemy this takes one round trip instead of four.
 
-    sql  begins with HELD, and its rows end with the columns of HELD
+    sql  statement that begins with HELD, and whose rows end with the columns of HELD
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -288,8 +293,8 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Run the block as a holder's transaction, on a connection that is not in one. Raises the
-    errors of `hold` and `_committing`."""
+    """Run the block as a holder's transaction, on a connection without an open transaction. Raises
+    the errors of `hold` and `_committing`."""
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:
@@ -307,7 +312,7 @@ async def _driver(connection: AsyncConnection) -> Connection:
 
 
 async def is_lost(connection: AsyncConnection) -> bool:
-    """Return whether a connection has ended, perhaps because another task left its server. The
+    """Return whether a connection has ended, for example because another task left its server. The
     driver may raise AttributeError on such a connection."""
     if connection.dialect.name == "sqlite":
         return False
@@ -315,15 +320,15 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of the server's warning that transaction numbers are running out. The warning comes
-with every statement that takes a number, once fewer than forty million are left."""
+"""Source file of the server's warning that transaction numbers are running out. When fewer than
+forty million are left, every statement that takes a number causes this warning."""
 
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
     """Abort the connection if the commit in the block is not confirmed in time. Raise
     StoreUnavailable if the commit did not wait for the standby. Until the outcome is known, the
-    holder's row may have the mark of either transaction.
+    holder's row may have the mark of this or of the previous transaction.
 
     An interrupted wait ends as a commit with a warning. Such a commit could be lost with the
     server's machine, so it must not be acknowledged.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema from which this program can upgrade, oldest first: the revisions of its
-migrations. They are listed here because loading alembic takes a tenth of the start-up time."""
+"""Versions of the schema that this program can upgrade, oldest first; each is the revision of a
+migration. They are listed here because loading alembic takes a tenth of the start-up time."""
 
 NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
@@ -40,14 +40,14 @@ DIGESTS: Final = {
     "postgresql": "d916f1c0b3781534877cad85b77bc8b4363e2da0ad0dfe5e15f563930fe5f2c4",
 }
 """SHA-256 of all objects that the migrations create, by dialect; a test prints the values. If a
-database has another digest, the migrations are run to name the first difference."""
+database has another digest, the migrations are run elsewhere to find the first difference."""
 
 
 # --- versions and migrations ----------------------------------------------------------------------
 
 
 async def current_version(connection: AsyncConnection) -> str | None:
-    """Return the version of the database; None for an empty one.
+    """Return the version of the database; None for an empty database.
 
     Raises ConfigurationError for another program's database, or for a version that this program
     does not know.
@@ -79,12 +79,12 @@ _ANOTHER_PROGRAM: Final = "names another program's database; name one that Tally
 
 
 def is_before_release(version: str) -> bool:
-    """Return whether a version is from before 0.1.0. Such versions had four digits."""
+    """Return whether a version is older than 0.1.0. Such versions have four digits."""
     return len(version) == 4 and version.isdigit()
 
 
 def versions_after(version: str | None) -> list[tuple[str, str]]:
-    """List (version, summary) of the migrations that upgrade a database from this version."""
+    """Return (version, summary) of each migration that is due for a database of this version."""
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory.from_config(_alembic_config())
@@ -118,7 +118,7 @@ def _alembic_config() -> Config:
 
 
 class SchemaObject(NamedTuple):
-    """One object of a schema. `table` is the table to which the object belongs."""
+    """An object of a schema, such as an index. `table` is the table to which the object belongs."""
 
     kind: str
     name: str
@@ -126,7 +126,7 @@ class SchemaObject(NamedTuple):
     definition: str
 
     def __str__(self) -> str:
-        """Return the object's name for a sentence. Unprintable characters are escaped."""
+        """Return the object's name for a sentence, with unprintable characters escaped."""
         kind, name, table = (
             plain if len(plain) <= 80 else f"{plain[:80]}…" for plain in map(printable, self[:3])
         )
@@ -145,8 +145,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Tables that SQLite creates for itself: for ANALYZE, and for the counters of AUTOINCREMENT. They
-are recognized by definition, because the catalog may list a trigger as a table of this name."""
+"""Definitions of the tables that SQLite creates for itself, for ANALYZE and AUTOINCREMENT. The
+names are not enough, because the catalog may list a trigger under such a name."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -198,26 +198,28 @@ objects (kind, name, tbl, definition) AS (
 )
 SELECT kind, replace(name, prefix, ''), tbl, replace(definition, prefix, '') FROM objects, place
 """
-"""Selects every object of one schema except those of extensions, without the schema's name."""
+"""Query for every object of one schema, without the objects of extensions and without the schema's
+name."""
 
 _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alembic_version'))"
-"""The schema from which this connection reads its tables."""
+"""SQL for the oid of the schema from which this connection reads its tables."""
 
 
 async def require_own(connection: AsyncConnection) -> None:
-    """Raise StrangeSchema, naming the first difference, if the schema differs from the schema that
-    the migrations create."""
+    """Raise StrangeSchema, which names the first difference, if the migrations would create another
+    schema."""
     if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 
 
 async def is_own(connection: AsyncConnection) -> bool:
-    """Return whether the schema has the known digest, without writing anything."""
+    """Return whether the schema has the expected digest. Nothing is written."""
     return schema_digest(await objects_of(connection)) == DIGESTS[connection.dialect.name]
 
 
 async def strange_objects(connection: AsyncConnection) -> list[str]:
-    """List the differences between the schema and what the migrations create, one sentence each."""
+    """Return a sentence for each difference between the schema and the schema that the migrations
+    create."""
     found = await objects_of(connection)
     if schema_digest(found) == DIGESTS[connection.dialect.name]:
         return []
@@ -235,19 +237,21 @@ async def strange_objects(connection: AsyncConnection) -> list[str]:
 
 
 async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list[SchemaObject]:
-    """List every object of a schema, sorted. `place` is SQL for the oid of a PostgreSQL schema."""
+    """Return every object of a schema, sorted. `place` is SQL for the oid of a PostgreSQL
+    schema."""
     if connection.dialect.name == "sqlite":
         return _sorted(await connection.execute(text(_SQLITE)))
     return _sorted(await connection.execute(text(statement(_POSTGRESQL, place=place))))
 
 
 def schema_digest(objects: list[SchemaObject]) -> str:
-    """Return one SHA-256 over all objects, in hex."""
+    """Return a SHA-256 over all objects, in hex."""
     return hashlib.sha256(repr([tuple(each) for each in objects]).encode()).hexdigest()
 
 
 def _sorted(rows: Any) -> list[SchemaObject]:
-    """Sort objects, and collapse white space, which differs between versions of SQLAlchemy."""
+    """Sort objects. Collapse white space in their definitions, which differs between SQLAlchemy's
+    versions."""
     objects = [
         SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
@@ -267,8 +271,8 @@ def _made_on_sqlite() -> list[SchemaObject]:
 
 
 async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]:
-    """Run the migrations in a temporary schema, and list its objects. The schema is rolled back
-    before anybody can see it."""
+    """Run the migrations in a temporary schema, and return the schema's objects. The schema is
+    rolled back, so nobody else ever sees it."""
     savepoint = await connection.begin_nested()
     try:
         name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
@@ -293,9 +297,9 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Stamp a new database with an environment, or check the stamp of an existing one. Return the
-    stamp. If `environment` is None, only read the stamp. Raises ConfigurationError if the database
-    belongs to the other environment."""
+    """Stamp a new database with an environment, or check the stamp of an existing database. Return
+    the stamp. If `environment` is None, only read the stamp. Raise ConfigurationError if the
+    database belongs to the other environment."""
     stamp = text("SELECT value FROM meta WHERE name='environment'")
     stamped: str | None = await connection.scalar(stamp)
     if environment is None:
@@ -323,11 +327,11 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
 
 
 SUFFIX: Final = ".made"
-"""Suffix that is appended to the database's name."""
+"""Suffix of the file that records that a database exists, after the database's name."""
 
 
 def identity_of(connection: PlainConnection) -> str:
-    """Return the id of the database. Assign one if it has none."""
+    """Return the database's id. If it has none, assign one first."""
     rows = connection.ask("SELECT value FROM meta WHERE name='id'")
     if rows:
         return str(rows[0][0])
@@ -337,15 +341,15 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """The file beside an SQLite database that holds the database's id. Without this file, a start
-    could not distinguish a lost database from a new one."""
+    """The file that holds the id of the SQLite database in the same folder. Without this file, a
+    start could not distinguish a lost database from a new one."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raise ConfigurationError if the recorded database is gone, or is empty as after an
+        """Raise ConfigurationError if the recorded database is gone or empty. It is empty after an
         interrupted start."""
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
@@ -356,8 +360,8 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raises ConfigurationError if it is not the recorded
-        one."""
+        """Record that this database exists. Raise ConfigurationError if another database is
+        recorded."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):

@@ -28,7 +28,7 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""Query for the state of any server. The state of a standby is NULL for a user who may not read the
+"""Query for the state of any server. A standby's state is NULL if this user may not read the
 server's statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
@@ -43,11 +43,11 @@ class State(NamedTuple):
     """Settings of a server that protect its data, and the servers that copy it.
 
     off       settings that must be on but are off
-    names     standbys that each commit waits for, as in `synchronous_standby_names`
+    names     standbys for which each commit waits, as in `synchronous_standby_names`
     commit    the setting `synchronous_commit`
     recovers  whether the server is a standby itself
     reads_only  whether its transactions are read-only by default
-    awaited   number of connected receivers that a commit may wait for
+    awaited   number of connected receivers for which a commit may wait
     standbys  state of each connected standby: sync, quorum, potential, async or unknown
     """
 
@@ -86,8 +86,8 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return how many connected standbys commits wait for, or would wait for if another
-        left."""
+        """Return the number of connected standbys for which commits wait, or would wait if another
+        standby disconnected."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)
@@ -128,7 +128,7 @@ async def server_state(connection: AsyncConnection) -> State:
 
 
 def check_server(cursor: Any) -> None:
-    """Raise ConfigurationError if a crash of the server would lose confirmed commits."""
+    """Raise ConfigurationError if a crash of the server could lose confirmed commits."""
     cursor.execute(STATE)
     off = state_of(cursor.fetchone()[0]).off
     if off:

@@ -1,9 +1,9 @@
-"""Plain synchronous functions over one connection, and building blocks of statements.
+"""Plain synchronous functions on one connection, and building blocks of statements.
 
-A plain function gets a `PlainConnection` and queries it. On SQLite the whole function runs in the
-driver's thread, because each crossing wakes two threads and passes the interpreter lock. On
-PostgreSQL its statements are awaited underneath. To cross rarely, one statement carries many rows,
-which PostgreSQL takes as arrays.
+A plain function gets a `PlainConnection` and runs statements on it. On SQLite the whole function
+runs in the driver's thread, because each switch between threads wakes two of them and passes the
+interpreter lock. On PostgreSQL its statements are awaited internally. To keep statements few, one
+statement carries many rows, which PostgreSQL receives as arrays.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values on their way into the driver's thread, and the statement's whole
-    result."""
+    """A statement's values on their way into the driver's thread, and the statement's complete
+    result on the way back."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -47,7 +47,7 @@ class Whole:
         self.lastrowid: int | None = None
 
     def run(self, cursor: sqlite3.Cursor, sql: str) -> None:
-        """Execute in the driver's thread, and fetch all rows."""
+        """Execute the statement in the driver's thread, and fetch all rows."""
         cursor.execute(sql, self.values)
         self.description = cursor.description
         if self.description:
@@ -56,7 +56,7 @@ class Whole:
 
 
 class WholeCursor:
-    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, with one thread crossing for
+    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, with one switch of threads for
     each statement. It fetches all rows at once: use `stream` to read many rows, and `insert_rows`
     to write many."""
 
@@ -67,7 +67,7 @@ class WholeCursor:
         self._came = Whole(())
 
     async def __aenter__(self) -> WholeCursor:
-        """Do nothing: no cursor exists before a statement."""
+        """Do nothing: there is no cursor before a statement."""
         return self
 
     async def execute(self, sql: str, values: Iterable[Any] = ()) -> None:
@@ -79,7 +79,7 @@ class WholeCursor:
         return self._came.rows
 
     async def close(self) -> None:
-        """Do nothing: the cursor was closed in the thread."""
+        """Do nothing: the driver's thread has already closed the cursor."""
 
     @property
     def description(self) -> Any:
@@ -104,21 +104,21 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in a connection's `info` for the function that rewrites statements if tables are stored on
-the nodes of a cluster. The value is None for other connections."""
+"""Key in a connection's `info` for the function that rewrites statements for a cluster. The value
+is None if no table is stored on other nodes."""
 
 MAX_PARAMETERS = 30_000
-"""Most parameters in one statement: SQLite allows 32,766."""
+"""Maximum number of parameters in one statement. SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Most rows in one INSERT of SQLite; a power of two: see `insert_rows`."""
+"""Maximum number of rows in one INSERT of SQLite; a power of two, for `insert_rows`."""
 
 MAX_LISTED = 4_096
-"""Most values in one IN of SQLite; a power of two."""
+"""Maximum number of values in one IN of SQLite; a power of two."""
 
 
 class PlainConnection(Protocol):
-    """A connection in a transaction, for a function that runs in the driver's thread."""
+    """A connection in a transaction, as a plain function receives it."""
 
     @property
     def dialect(self) -> str:
@@ -127,11 +127,11 @@ class PlainConnection(Protocol):
 
     @property
     def spread(self) -> bool:
-        """True if deliveries and events are stored on other nodes: see `layout`."""
+        """Whether deliveries and events are stored on other nodes, as `layout` explains."""
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        """Run one statement, with `?` for each value, and return its rows."""
+        """Run one statement, which has a `?` for each value. Return the statement's rows."""
         ...
 
 
@@ -143,7 +143,7 @@ Plain = Callable[Concatenate[PlainConnection, Words], Result]
 
 
 class _Sqlite:
-    """A plain connection in the driver's thread."""
+    """A plain connection to SQLite, used in the driver's thread."""
 
     dialect = "sqlite"
     spread = False
@@ -157,7 +157,7 @@ class _Sqlite:
 
 
 class _PostgreSQL:
-    """A plain connection inside `run_sync`."""
+    """A plain connection to PostgreSQL, used inside SQLAlchemy's `run_sync`."""
 
     dialect = "postgresql"
 
@@ -176,16 +176,17 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows that conflict with no stored row. Arrays of columns would take the driver
-        four times as long, because it checks for each value whether the value is an array."""
+        """Insert rows that conflict with no stored row. Passing them as arrays would take the
+        driver four times as long, because it checks for each value whether the value is an
+        array."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction, as it does with the first statement.
-        Later statements bypass SQLAlchemy, which takes more than half of a short statement's time.
-        """
+        """Return whether SQLAlchemy has begun its transaction, which it does with the first
+        statement. Later statements bypass SQLAlchemy, which takes more than half of a short
+        statement's time."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -199,27 +200,28 @@ class _PostgreSQL:
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> str:
-    """Replace the `?` of a statement with `$1`, `$2`, … as PostgreSQL's driver expects."""
+    """Return the statement with `$1`, `$2`, … instead of `?`, as PostgreSQL's driver expects."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
 
 
 class _Calling:
-    """A function on its way through the driver's thread, and the function's result."""
+    """A function on its way into the driver's thread, and the function's result on the way back."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
-        """Wrap a function. `begin` is the statement that begins its transaction, if needed."""
+        """Wrap a function. `begin` is the statement that begins the function's transaction; None if
+        it has begun."""
         self.function = function
         self.begin = begin
         self.result: Any = None
 
 
 class CallingConnection(sqlite3.Connection):
-    """SQLite connection that crosses into the driver's thread once for a `Whole` statement or a
-    function. Either is passed in place of parameters."""
+    """SQLite connection that switches to the driver's thread once for a whole statement or
+    function. The `Whole` or `_Calling` is passed in place of the parameters."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement, or the function passed in by `run`."""
+        """Run one statement, or the function that `run` passed as the parameters."""
         if not isinstance(parameters, _Calling | Whole):
             return super().execute(sql, parameters)
         cursor = self.cursor()
@@ -247,8 +249,8 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work from a plain function, as `computed` does. On SQLite the plain function is
-    already outside the event loop's thread; on PostgreSQL it is not."""
+    """Call pure work from a plain function. On PostgreSQL this uses another thread as `computed`
+    does. On SQLite the plain function already runs outside the event loop's thread."""
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
 
@@ -265,14 +267,15 @@ async def run(
 
 
 async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection], None]) -> None:
-    """Run a plain function in the driver's thread, on a connection that is still being opened."""
+    """Run a plain function in the driver's thread, on a connection that is still being set up."""
     await driver.execute("function", _Calling(function, begin=None))
 
 
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction, on an SQLite connection that has not begun one."""
+    """Run a plain function as one transaction, on an SQLite connection without an open
+    transaction."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 
@@ -282,7 +285,7 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain, read-only function on one snapshot. The connection must not be in a
+    """Run a plain, read-only function on one snapshot. The connection must not have an open
     transaction."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
@@ -325,7 +328,8 @@ async def stream(
     at_once: int,
     values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Rows]:
-    """Yield the rows of a query, `at_once` at a time. `values` are parameters, written `:name`."""
+    """Yield the rows of a query, `at_once` at a time. `values` are the parameters, written
+    `:name`."""
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
         driver = await _driver(connection)
@@ -353,11 +357,11 @@ def insert_rows(
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
 ) -> Rows:
-    """Insert the rows in as few statements as the parameter limit allows. Return the rows of a
+    """Insert rows in as few statements as the limit on parameters allows. Return the rows of a
     RETURNING clause, if `conflict` ends with one.
 
-    On SQLite a refused row rolls back the whole transaction: to undo one statement alone, SQLite
-    would first copy each page it touches into a temporary file. Statements have 1, 2, 4, … rows, so
+    On SQLite a refused row rolls back the whole transaction. To undo only the statement, SQLite
+    would have to copy each changed page into a temporary file. Statements have 1, 2, 4, … rows, so
     that only a few sizes stay prepared; all sizes would take hundreds of megabytes.
     """
     if not rows:
@@ -384,9 +388,9 @@ _PLACE = re.compile(r"\{(\w+)\}")
 def statement(template: str, **fragments: str) -> str:
     """Replace each `{name}` in a statement with a fragment, such as the columns of a table.
 
-    Fragments are texts of our code, never values: those are parameters. This is the only place
-    where SQL is composed. `{}` stays, for the list of `select_rows`. Raises ValueError if names and
-    fragments do not match.
+    Fragments are texts of our code. Values are never fragments, but parameters. This is the only
+    place where SQL is composed. `{}` is not replaced, because `select_rows` puts a list there.
+    Raises ValueError if names and fragments do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(f"the fragments {', '.join(fragments)} are not those of: {template}")
@@ -396,8 +400,8 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query in which `IN ({})` is replaced by a list of values. The values are all texts, all
-    integers or all bytes. `first` has a value for each `?` before the list."""
+    """Run a query after replacing `IN ({})` by a list of values, which are all texts, all integers
+    or all bytes. `first` has a value for each `?` before the list."""
     wanted = list(values)
     if not wanted:
         return []
@@ -445,7 +449,7 @@ def _marks(count: int) -> str:
 
 @lru_cache
 def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
-    """Return an INSERT of rows that are passed as one array for each column."""
+    """Return an INSERT statement whose rows are passed as one array for each column."""
     return statement(
         "INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}",
         table=table,

@@ -3,13 +3,13 @@
     connect ─▶ another timeline? ─▶ is our newest commit there? did commits wait for a standby?
                                     both: the service goes on · else: a gap, until it is accepted
 
-Replication keeps a prefix: a server that has a process's newest commit has all earlier commits,
-too. Later commits of processes that have ended are there if each commit waited for a standby.
+Replication copies commits in order. So a server that has a process's newest commit has all earlier
+commits, too. It also has the later commits of ended processes if each commit waited for a standby.
 Running processes remember whether every check showed that commits wait; a note in the database
 could itself be lost. A process that starts after a takeover remembers nothing, and waits for a
 process that does.
 
-Leaves out the consequences in other rooms: see `privacy/gap.py`.
+Leaves out the consequences in other rooms, which are in `privacy/gap.py`.
 """
 
 import json
@@ -44,7 +44,7 @@ _IDENTITY: Final = (
 
 class ServerIdentity(NamedTuple):
     """Identity of a PostgreSQL server. A promoted standby, or a base backup restored to a point in
-    time, has a different timeline. A restored dump has a different database or table."""
+    time, has another timeline. A restored dump has another database or table."""
 
     cluster: str
     timeline: str
@@ -54,15 +54,16 @@ class ServerIdentity(NamedTuple):
         return "/".join(self)
 
     def follows(self, other: "ServerIdentity") -> bool:
-        """Return whether this server is a promoted copy of the `other` server, direct or
-        indirect."""
+        """Return whether this server is a promoted copy of `other`, directly or through further
+        servers."""
         return self._replace(timeline="") == other._replace(timeline="") and (
             int(self.timeline, 16) > int(other.timeline, 16)
         )
 
 
 def server_of(ask: Ask) -> ServerIdentity | None:
-    """Identify a PostgreSQL server; None for a standby, or without tables or permissions."""
+    """Return the identity of a PostgreSQL server. Return None for a standby, or if tables or
+    permissions are missing."""
     return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
@@ -71,14 +72,14 @@ def _identity(text: str) -> ServerIdentity:
 
 
 def server_noted(connection: PlainConnection) -> ServerIdentity | None:
-    """Return the server that was last known to have every commit."""
+    """Return the server that was last noted as having every commit."""
     text = _noted(connection, "server")
     return None if text is None else _identity(text)
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
-    """Note that this PostgreSQL server has every commit. With `once`, do so only if no server is
-    noted."""
+    """Note that this PostgreSQL server has every commit. If `once`, do this only if no server is
+    noted yet."""
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
     if (found := server_of(connection.ask)) is not None:
@@ -125,13 +126,13 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Selects when the newest stored delivery was acknowledged. Any missing delivery came later."""
+"""Query for when the newest stored delivery was acknowledged. Any lost delivery came later."""
 
 
 class Look(NamedTuple):
     """State of a server at one check.
 
-    noted     the server that was last known to have every commit
+    noted     the server that was last noted as having every commit
     waits     whether commits wait until a standby has them on its disk
     gap       a gap that a process has found but nobody has accepted
     accepted  whether a person accepted the loss of the commits that this server lacks
@@ -147,7 +148,7 @@ class Look(NamedTuple):
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:
-    """Return the state of this connection's server, with the newest commits of these holders.
+    """Return the state of this connection's server, with the newest commits of the given holders.
     Return None on SQLite, or if `server_of` returns None."""
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
@@ -163,8 +164,9 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the unaccepted gap that a process has found. If the server has changed and no process
-    has checked it for a gap, return the gap that is possible. Return None if there is none."""
+    """Return the gap that a process has found and nobody has accepted. If the server has changed
+    and no process has compared it yet, return the gap that is possible. Return None if there is no
+    gap."""
     if (seen := look(connection)) is None:
         return None
     moved = seen.noted is not None and seen.server.follows(seen.noted)
@@ -188,7 +190,7 @@ def _gap(detail: str, since: int, until: int) -> FoundGap:
 
 
 def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
-    """Return the bounds of the time span in which something may be missing."""
+    """Return the bounds of the time span from which deliveries may be missing."""
     ((newest,),) = connection.ask(_NEWEST)
     return {"since": min(now, newest or now), "until": now}
 
@@ -199,10 +201,10 @@ LOOK_S: Final = 60.0
 """Seconds between two checks of whether commits wait for a standby."""
 
 ANSWER_S: Final = 5.0
-"""Seconds within which a check must be answered."""
+"""Seconds within which the server must answer a check."""
 
 AGAIN_S: Final = 1.0
-"""Seconds between two checks while another server is examined."""
+"""Seconds between two checks while a new server is being compared."""
 
 RESTORED: Final = "stop all processes, and run `tallyhook db restored"
 
@@ -217,9 +219,9 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if PostgreSQL is not the noted server, is on another
-    timeline, or has an unaccepted gap; None otherwise. A base backup that is started unchanged
-    leaves no trace and is not noticed."""
+    """Return a sentence with the next step if the server is not the noted one, is on another
+    timeline, or has an unaccepted gap. Return None otherwise. A base backup that is started
+    unchanged leaves no trace, and is not noticed."""
     if (seen := look(connection)) is None:
         return None
     if seen.gap is not None:
@@ -234,7 +236,8 @@ def _refusal(gap: FoundGap) -> str:
 
 
 class NotCompared(StoreUnavailable):
-    """Error: the new server may lack commits, because no running process has checked it yet."""
+    """Error for a new server that may lack commits, because no running process has compared it
+    yet."""
 
 
 class ServerWatch:
@@ -244,7 +247,7 @@ class ServerWatch:
     servers   the server of each holder's last connection
     waits     whether every check has shown that commits wait for a standby, and a commit of ours
               has waited; None before the first check
-    looked_at  when the server was last checked, in monotonic time; a suspended process notices by
+    looked_at  when the server was last checked, in monotonic time. A suspended process notices from
                this that its knowledge is old
     moved     whether connections to another server must still be checked
     refuses   sentence on why writes to the server are refused; None if they are allowed
@@ -264,8 +267,8 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if this process has not checked a read-only connection's
-        server."""
+        """Raise StoreUnavailable if a read-only connection's server has taken over and is not
+        checked yet."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -273,8 +276,8 @@ class ServerWatch:
             raise NotCompared(self.refuses or _CHECKED)
 
     async def check(self, connection: AsyncConnection, holder: Holder) -> None:
-        """Check the server of a holder's new connection before its first transaction. Raise
-        StoreUnavailable if commits are, or may be, missing there."""
+        """Check the server of a holder's new connection before the first transaction. Raise
+        StoreUnavailable if commits are, or may be, missing on that server."""
         async with connection.begin():
             seen = await run(connection, look, *(each.id for each in self.servers))
         if seen is None:
@@ -305,7 +308,7 @@ class ServerWatch:
         """Return whether a server lacks the newest commit of a holder that was on another server.
 
         For `holder` itself the server may also have the same identity, because two standbys
-        promoted alike cannot be told apart. If the row of `holder` is gone, another holder has
+        promoted alike cannot be distinguished. If the row of `holder` is gone, another holder has
         taken over.
         """
         for each, server in self.servers.items():
@@ -341,13 +344,13 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the notes until the transaction ends, and return the noted server and gap."""
+    """Lock the notes until the transaction ends. Return the noted server and gap."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 
 
 def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
-    """Store a gap and return it. If a gap is already stored, return that one."""
+    """Store a gap and return it. If another gap is already stored, return that gap instead."""
     _, known = _locked(connection)
     if known is not None:
         return known

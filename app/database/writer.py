@@ -1,4 +1,4 @@
-"""The only way to write: one transaction at a time on one connection, and fail-stop.
+"""The only way to write: one transaction at a time on one connection, and none after an I/O error.
 
 Every transaction is shielded from cancellation, which would leave the driver's thread with an open
 transaction.
@@ -43,28 +43,28 @@ MIB = 1024 * 1024
 
 
 class Space:
-    """The file system that holds the database. A database server manages its own disk space."""
+    """The disk space for the database. A database server manages its own disk space."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
-        """Watch a folder's file system; None for a database server.
+        """Watch the file system of a folder; None for a database server.
 
-        low_water_mib  MiB of free space below which transactions are refused; 0 refuses none
+        low_water_mib  MiB of free space below which transactions are refused; 0 to refuse none
         """
         self._folder = folder
         self._low_water_mib = low_water_mib
         self.reserved: Callable[[], int] = lambda: 0
-        """Returns the bytes reserved for unread deliveries, which must be free as well."""
+        """Returns the number of bytes reserved for unread deliveries. They must be free as well."""
 
     def free_bytes(self) -> int | None:
-        """Return the bytes that an ordinary user may still write; None if unknown."""
+        """Return the number of bytes that an ordinary user may still write; None if unknown."""
         if self._folder is None or not self._folder.is_dir():
             return None
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable if there is less free space than the low-water mark and the
-        reserved writes need together.
+        """Raise StoreUnavailable if the free space is less than the low-water mark plus the
+        reserved bytes and `log_bytes`.
 
         log_bytes  excess length of the write-ahead log, by which the file will grow
         """
@@ -85,47 +85,48 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB (48 MB) after which the log is folded. With a longer log, a page that changes
-often is folded only once."""
+"""Pages of 4 KiB (48 MB) after which the log is folded. The longer the log, the more often a page
+can change before it is folded."""
 
 ROOM_PAGES: Final = 256
-"""Pages (1 MiB) below which emptying the log frees too little to be worth it."""
+"""Minimum length of the log in pages (1 MiB) for which emptying it is worth the effort."""
 
 INSIST_S: Final = 4.0
-"""Seconds between two attempts to fold an overlong log that wait for readers. A full disk should be
-usable within five seconds after a reader has released the log."""
+"""Seconds between two attempts to fold an overlong log in which readers are waited for. A full disk
+should be usable within five seconds after a reader has released the log."""
 
 INSIST_MS: Final = 250
-"""Milliseconds that such an attempt may wait; deliveries wait with it."""
+"""Milliseconds that such an attempt may wait for readers. Deliveries wait meanwhile."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Kind of checkpoint. PASSIVE waits for nobody. RESTART waits for readers, so that the log starts
-again at its beginning. TRUNCATE also empties the file."""
+"""Kind of checkpoint. PASSIVE waits for no reader. RESTART waits for readers, so that the log
+starts again at its beginning. TRUNCATE also empties the file."""
 
 INDEX_HEAD: Final = 48
-"""Bytes of the log's index that change with each commit (SQLite's `walformat.html`, 2.1)."""
+"""Length in bytes of the part of the log's index that each commit changes (SQLite's
+`walformat.html`, 2.1)."""
 
 _MX_FRAME = 16
-"""Offset of the number of pages within INDEX_HEAD."""
+"""Offset, in the part INDEX_HEAD, of the number of pages."""
 
 LOG_HEAD: Final = 32
 FRAME_HEAD: Final = 24
-"""Bytes of the log's header, and of the header before each page."""
+"""Length in bytes of the header of each page in the log."""
 
 
 class LogLength:
-    """The length of the write-ahead log, read from its index, a file shared by all connections."""
+    """The length of the write-ahead log, from the log's index, a file that all connections
+    share."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
-        """Read the log of a database. `fold_pages` replaces FOLD_PAGES."""
+        """Prepare to read the log's index of a database. `fold_pages` replaces FOLD_PAGES."""
         self._path = database.with_name(database.name + "-shm")
         self._file: int | None = None
         self._insist_from = 0.0
         self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
 
     def pages(self) -> int:
-        """Count the pages since the log's last restart. Call this only while a connection is
-        open."""
+        """Return the number of pages since the log's last restart. A connection must be open."""
         return self._pages_by(self._head())
 
     @staticmethod
@@ -138,8 +139,10 @@ class LogLength:
         return os.pread(self._file, INDEX_HEAD, 0)
 
     def is_cut_off(self, size: Callable[[], int]) -> bool:
-        """Return whether the log's file is shorter than its committed pages. Emptying the log
-        changes its index first, so the size is compared only if the index did not change meanwhile.
+        """Return whether the log's file is shorter than its committed pages.
+
+        Emptying the log changes its index first. So the result is False if the index changed while
+        the size was read.
 
         size  function that returns the size of the log's file
         """
@@ -149,19 +152,19 @@ class LogLength:
         return size() < needed and self._head() == before
 
     def excess_bytes(self) -> int:
-        """Return the excess length of the log. Call this only while a connection is open."""
+        """Return by how many bytes the log is too long. A connection must be open."""
         return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
 
     def folding_due(self) -> Mode | None:
-        """Return how to fold the log after a commit; None while it is short enough."""
+        """Return how to fold the log after a commit; None if the log is short enough."""
         pages = self.pages()
         if pages < self._fold_pages:
             return None
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to try to empty a long log because the disk is full. At least INSIST_S lie
-        between two tries."""
+        """Return whether to empty a long log now, because the disk is full. Return True at most
+        once within INSIST_S."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -172,25 +175,26 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the index. Call this after closing all connections, because it drops SQLite's
-        locks."""
+        """Close the log's index. Call this only after all connections are closed, because it drops
+        SQLite's locks."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class Folded(NamedTuple):
-    """Result of a checkpoint. `alone`: no other connection prevented it. `complete`: the file
-    contains the whole log, and is synced."""
+    """Result of a checkpoint. `alone` means that no other connection hindered it. `complete` means
+    that the file contains the whole log, and is synced."""
 
     alone: bool
     complete: bool
 
 
 def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
-    """Fold the log as far as readers allow. The connection must not be in a transaction.
+    """Fold as much of the log as its readers allow. The connection must not have an open
+    transaction.
 
-    wait_ms  milliseconds to wait for readers, if the mode waits
+    wait_ms  milliseconds to wait for readers, in a mode that waits
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -204,17 +208,17 @@ def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
 START_NAMES_LOSS: Final = "start the service again; it names what may be lost and what to do next"
 START_MAKES_ANEW: Final = "start the service again; it makes this file anew, and nothing is lost"
-"""Next steps after a file was removed, replaced or truncated."""
+"""What to do after a file was removed, replaced or truncated."""
 REPLACED: Final = "was replaced"
 
 
 class DatabaseFiles:
     """The database file, its write-ahead log and the log's index, identified by device, inode and
-    size. If the index is missing, another process would create a new one, and both processes would
-    overwrite each other's pages."""
+    size. If the index were missing, another process would create a new one, and both processes
+    would overwrite each other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """Watch a database's files. `log` is its log; `lost` says what to do if its file is
+        """Watch the files of a database. `lost` says what to do if the database file itself is
         lost."""
         self._mends = {
             Path(f"{database}{suffix}"): mend
@@ -225,13 +229,13 @@ class DatabaseFiles:
         self._sizes: dict[Path, int] = {}
 
     def note(self) -> None:
-        """Remember the files just after they were opened."""
+        """Remember the identity of the files. Call this just after they were opened."""
         self._opened, self._sizes = dict.fromkeys(self._mends), {}
         self.loss()
 
     def loss(self) -> str | None:
         """Return a sentence on which file is gone, was replaced or was truncated, and what to do.
-        Return None while all files are the opened ones and no shorter than before."""
+        Return None if all files are the opened ones and none is shorter than before."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -241,7 +245,7 @@ class DatabaseFiles:
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None if none is lost or was opened."""
+        """Return a lost file and what happened to it; None if no file is lost."""
         for path in self._opened:
             try:
                 status = path.stat()
@@ -272,15 +276,16 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds that a writer waits for earlier writers of its process. Transactions take
+"""Seconds for which a writer waits for earlier writers of its process. Transactions take
 milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Seconds for which the lock between processes is passed on within the process after it was taken.
-Otherwise each of twenty small writes would wait for a transaction of another process."""
+"""Seconds for which the lock between processes may stay with this process and pass from writer to
+writer. Otherwise each of twenty small writes would wait for a transaction of another process."""
 
 WANTED_S: Final = 1.0
-"""Seconds for which another process that waited here is expected to wait again."""
+"""Seconds after another process last waited for a write here during which it is expected to wait
+again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -288,7 +293,7 @@ def _ask(connection: PlainConnection, sql: str) -> Rows:
 
 
 def _touch(connection: PlainConnection) -> None:
-    """Write a meaningless row, which needs everything that a real write needs."""
+    """Write a row without meaning, to check that a real write would succeed."""
     connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
@@ -297,7 +302,8 @@ def _touch(connection: PlainConnection) -> None:
 
 
 class Writer:
-    """The writer of one database: one transaction at a time, and none after a storage I/O error."""
+    """The only writer of one database: one transaction at a time, and none after a storage I/O
+    error."""
 
     def __init__(
         self,
@@ -314,7 +320,9 @@ class Writer:
 
         holder  owner of the writer's transactions on PostgreSQL
         watch   checks the server of each new connection on PostgreSQL
-        lock, log, place  belong to an SQLite file
+        lock    lock between processes on an SQLite file
+        log     length of an SQLite file's log
+        place   an SQLite database's files
         """
         self._engine = engine
         self.holder = holder
@@ -327,9 +335,10 @@ class Writer:
         self._waiting = 0
         """Number of this process's writers that wait for their turn."""
         self._taken_at: float | None = None
-        """Time at which this process took the lock between processes; None while it has none."""
+        """Time at which this process took the lock between processes; None if it does not hold the
+        lock."""
         self._wanted_at = -WANTED_S
-        """Time at which another process last waited for a transaction here."""
+        """Time at which another process last waited for a transaction of this process."""
         self.held_s = 0.0
         """Duration in seconds of the last transaction, including its commit."""
         self._connection: AsyncConnection | None = None
@@ -347,9 +356,9 @@ class Writer:
         """Sentence on why the last commit failed; None if it succeeded."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         self.on_folded: Callable[[PlainConnection], None] | None = None
-        """Runs as a transaction whenever SQLite's file contains its whole log."""
+        """Called in a transaction whenever SQLite's file contains its whole log."""
         self._changes = 0
-        """Rows that the connection had changed when LAST_COMMIT was last updated."""
+        """Number of rows that the connection had changed when LAST_COMMIT was last updated."""
 
     @property
     def dialect(self) -> str:
@@ -358,30 +367,33 @@ class Writer:
 
     @property
     def poison(self) -> str | None:
-        """Sentence on why nothing more may be written; None if writing is allowed."""
+        """Sentence on why no more may be written; None if writing is allowed."""
         return self._poison
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for this transaction. Never on PostgreSQL."""
+        """Return whether another process waits for this transaction to end. Always False on
+        PostgreSQL."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
     def was_wanted(self) -> bool:
-        """Return whether another process waited for a transaction here within WANTED_S."""
+        """Return whether, within the last WANTED_S, another process waited for a transaction of
+        this process."""
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
         """Refuse all further transactions, and call `on_poison` the first time. If a file is lost,
-        that is the reason given, because it explains more than an error that another process
-        reported."""
+        the loss replaces the given reason, because it explains more than an error from another
+        process."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block if only the files of another writer are lost."""
+        """Allow transactions in the block even though this writer was stopped. Only for when the
+        lost files are another writer's."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -398,9 +410,11 @@ class Writer:
 
     @asynccontextmanager
     async def transaction(self, *, noted: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Run the block as a transaction: commit when it ends, roll back when it raises.
+        """Run the block as a transaction. Commit when the block ends, and roll back if it raises an
+        error.
 
-        noted  whether to set LAST_COMMIT; a migration that set it would hide lost commits
+        noted  whether to set LAST_COMMIT. A migration must not set it, because that would hide lost
+               commits
 
         Raises StorePoisoned or StoreUnavailable for errors of the database.
         """
@@ -410,7 +424,7 @@ class Writer:
                 await run(connection, self.note_commit if noted else self._pass_over)
 
     def note_commit(self, connection: PlainConnection) -> None:
-        """Set LAST_COMMIT, in the caller's transaction, if the transaction has changed anything."""
+        """Set LAST_COMMIT in the caller's transaction if the transaction has changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -447,13 +461,13 @@ class Writer:
 
     def check_place(self) -> None:
         """Raise StorePoisoned, and stop writing for good, if a file is lost. Called before each
-        transaction, and after each commit before it is reported."""
+        transaction, and after each commit before the commit is reported."""
         if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Return a sentence on which file is lost; None if none is."""
+        """Return a sentence on which file is lost; None if no file is lost."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
@@ -462,7 +476,7 @@ class Writer:
 
     async def _wait_for_turn(self) -> None:
         """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, because
-        senders must not wait for a hanging disk."""
+        senders must not wait for a disk that hangs."""
         self._waiting += 1
         try:
             # Even if the lock looks free, earlier waiters get it first.
@@ -478,7 +492,8 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Until KEEP_S has passed, that is a writer of this process."""
+        """Let the next writer begin. Until KEEP_S has passed, the next writer is one of this
+        process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -487,7 +502,8 @@ class Writer:
         self._turn.release()
 
     async def connect(self) -> None:
-        """Connect now, with all checks of a new connection. Raises the errors of `transaction`."""
+        """Connect to the database now, with all checks of a new connection. Raises the errors of
+        `transaction`."""
         try:
             async with self._alone():
                 pass
@@ -496,7 +512,8 @@ class Writer:
             raise
 
     async def disconnect(self) -> None:
-        """Drop the connection to a PostgreSQL server. The next use opens a new connection."""
+        """Drop the connection to a PostgreSQL server. The next transaction opens a new
+        connection."""
         await self._wait_for_turn()
         try:
             await self._give_up_connection()
@@ -505,7 +522,8 @@ class Writer:
 
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
-        emptied; a snapshot of another process prevents that. Raises the errors of `transaction`."""
+        emptied, which a snapshot of another process can prevent. Raises the errors of
+        `transaction`."""
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
                 folded = await self._fold(connection, mode, wait_ms=BUSY_TIMEOUT_MS)
@@ -514,8 +532,8 @@ class Writer:
         return False
 
     async def fold(self, mode: Mode) -> bool:
-        """Fold the log as far as readers allow, without waiting for them. Return whether the whole
-        log is in the file now. Raises the errors of `transaction`."""
+        """Fold as much of the log as its readers allow, without waiting. Return whether the file
+        now has the whole log. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             return (await self._fold(connection, mode, wait_ms=0)).complete
 
@@ -529,7 +547,7 @@ class Writer:
 
     async def tidy(self, tables: Sequence[str]) -> bool:
         """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
-        Return False if a reader prevents that. Raises the errors of `transaction`."""
+        Return False if a reader prevented this. Raises the errors of `transaction`."""
         if self.dialect == "sqlite":
             return await self.checkpoint()
         async with self._alone() as connection:
@@ -537,8 +555,8 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database and its log without deleted rows. No other process may have
-        the database open. Raises the errors of `transaction`."""
+        """Rewrite an SQLite database and its log without the remains of deleted rows. No other
+        process may have the database open. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
             await self._fold(connection, "TRUNCATE")
@@ -546,8 +564,8 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """Fold a long log after a commit. Raise only I/O errors: other errors leave the log
-        long."""
+        """Fold the log after a commit if it is too long. Raise only I/O errors; after any other
+        error the log stays long."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -559,7 +577,8 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Raise StoreUnavailable if the disk is too full even after the log was emptied."""
+        """Check the disk space, and empty the log if the disk is full. Raise StoreUnavailable if
+        the disk is still too full."""
         log = None if self._connection is None else self._log
         try:
             self.space.check(log_bytes=0 if log is None else log.excess_bytes())
@@ -573,7 +592,8 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as a transaction. Raises like `make_room` and `transaction`."""
+        """Run a plain function as a transaction. Raises the errors of `make_room` and
+        `transaction`."""
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -585,7 +605,8 @@ class Writer:
             return await self._run_transaction(connection, whole)
 
     async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
-        """Run one statement as a transaction, on PostgreSQL: see `postgresql.run_statement`."""
+        """Run one statement as a transaction on PostgreSQL, as explained at
+        `postgresql.run_statement`."""
         assert self.holder is not None
         async with self._committing() as connection:
             await postgresql.run_statement(connection, sql, values, holder=self.holder)
@@ -602,18 +623,19 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check the disk space. After a failed commit, also try an empty commit. Raises the errors
-        of `transaction`."""
+        """Check the disk space. If the last commit failed, also commit a change without meaning.
+        Raises the errors of `transaction`."""
         await self.make_room()
         if self.trouble is not None:
             await self.touch()
 
     async def touch(self) -> None:
-        """Commit a meaningless change, which needs everything that a real write needs."""
+        """Commit a change without meaning, to check that a real write would succeed."""
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error. A fatal error poisons the writer, even if a reader had it."""
+        """Translate a driver's error. A fatal error stops this writer for good, even if it occurred
+        to a reader."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -656,7 +678,8 @@ class Writer:
             self._beating = asyncio.create_task(self._beat(holder))
 
     async def _beat(self, holder: Holder) -> None:
-        """Renew the holder's row whenever nothing was committed for BEAT_S."""
+        """Commit an empty transaction, which renews the holder's row, whenever nothing was
+        committed for BEAT_S."""
         while self._poison is None:
             before = holder.newest
             await asyncio.sleep(holders.BEAT_S)
@@ -669,14 +692,16 @@ class Writer:
                     log.error("a holder's row cannot be renewed", exc_info=error)
 
     async def _give_up_connection(self) -> None:
-        """Drop a PostgreSQL connection that may be dead and whose last commit is in doubt."""
+        """Drop a PostgreSQL connection. The server may not answer, and the last commit may be in
+        doubt."""
         if self.dialect != "sqlite" and self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.invalidate()
             await connection.close()
 
     async def _take(self) -> None:
-        """Take the lock between processes, unless the previous writer kept it for this one."""
+        """Take the lock between processes, unless this process still holds it from the previous
+        writer."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()
@@ -687,7 +712,7 @@ class Writer:
             self._between_processes.release()
 
     async def close(self) -> None:
-        """Close the connection. On SQLite the last connection to close folds the log into the
+        """Close the connection. On SQLite the last connection to be closed folds the log into the
         file."""
         with anyio.CancelScope(shield=True):
             if self._beating is not None:

@@ -57,8 +57,9 @@ class LetterTable:
     """A table in a letter, as rows of cells. A row with one cell spans all columns but the first.
 
     widths   share of the width for each column; 0 for a column as wide as its words, without
-    wrapping numbers  positions of the columns with amounts labels   whether the first cell of each
-    row is the row's label
+             wrapping
+    numbers  positions of the columns with amounts
+    labels   whether the first cell of each row is the row's label
     """
 
     rows: Sequence[Sequence[Phrases]]
@@ -113,8 +114,8 @@ class Drawing:
 class ShownExhibit:
     """A file attached to the letter, shown on separate pages.
 
-    file   name of the attached file, in the letter's folder; "" for a text pages  number of the
-    file's pages that are shown
+    file   name of the attached file, in the letter's folder; "" for a text
+    pages  number of the file's pages that are shown
     """
 
     title: str
@@ -131,7 +132,8 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 class LetterDocument:
     """A letter, as blocks to be rendered as HTML or PDF.
 
-    sheet  text on each sheet of paper stamp  a word across each sheet; "" for none
+    sheet  text on each sheet of paper
+    stamp  a word across each sheet; "" for none
     """
 
     title: str

@@ -34,8 +34,8 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def text_column(
     mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
 ) -> Any:
-    """Declare a text column, compared and sorted by bytes as on SQLite, regardless of the server's
-    locale.
+    """Declare a text column. It is compared and sorted by bytes as on SQLite, regardless of the
+    server's locale.
 
     default  SQL of the database's default value
     """
@@ -98,8 +98,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """A counter that changes together with the counted rows: the last number of a series without
-    gaps, or the number of orders with an outcome or a finding."""
+    """A counter that changes in the same transaction as the rows it counts. It is the last number
+    of a series without gaps, or the number of orders with an outcome or a finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -108,9 +108,9 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """One writing connection to PostgreSQL, and the work of its process (`kind`). Each of its
-    transactions sets `newest` to a random mark and extends `until`. A holder that takes over raises
-    `epoch`, which stops this connection."""
+    """A writing connection to PostgreSQL, with the work of its process (`kind`). Each of the
+    connection's transactions sets `newest` to a random mark and extends `until`. A holder that
+    takes over raises `epoch`, which stops this connection."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -130,7 +130,7 @@ new row for a row that it has read."""
 class InboxRow(Table, table=True):
     """Deliveries and rejections of one commit that are not read yet: `count` framed records in
     `size` bytes, the oldest received at `received_at`. `taken_by` is the claim of the reader that
-    reads the row, or NULL. `tries` counts expired claims."""
+    is reading the row, or NULL. `tries` counts expired claims."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
@@ -146,9 +146,10 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """One record of the inbox that is read separately, because readers ended or failed on it.
-    `taken_by` is the claim under which it is read, `tries` counts the claims that expired or
-    failed. `aside` is 1 if it is no longer tried; the `orders`, one a line, are then held."""
+    """A record of the inbox that is read separately, because readers ended or failed on it.
+    `taken_by` is the claim under which the record is being read, and `tries` counts the claims that
+    expired or failed. `aside` is 1 if the record is no longer tried; the `orders`, one a line, are
+    then held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -162,9 +163,9 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """One whole value of a provider's message that could not be read. The empty value marks a
-    message without any value. The row is deleted once the message is read or judged. After an
-    erasure, values that name a known order stay."""
+    """One complete value in a provider's message that could not be read. The empty value marks a
+    message without any value. The row is deleted when the message is read or judged. An erasure
+    keeps values that name a known order."""
 
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -178,8 +179,8 @@ class UnreadValueRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """One verified arrival. `body` is NULL if an earlier delivery has the same bytes. After
-    pruning, `body` is NULL and `headers` are empty."""
+    """A verified delivery. `body` is NULL if an earlier delivery has the same bytes. After pruning,
+    `body` is NULL and `headers` are empty."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -205,8 +206,8 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """The whole body of a request with several events. Each of its deliveries has the bytes of one
-    event, but the signature may cover the whole body."""
+    """The whole body of a request with several events. Each delivery from the request has only the
+    bytes of one event, but the signature may cover the whole body."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -215,7 +216,8 @@ class EnvelopeRow(Table, table=True):
 
 
 class EventRow(Table, table=True):
-    """One event, read from the delivery that first brought it. An index of the stored bytes."""
+    """An event, read from the delivery that first brought it. This table is an index of the stored
+    bytes."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -305,8 +307,9 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 class ConfirmationRow(Table, table=True):
     """An event that does not count until its provider's own answer settles it.
 
-    taken_until  while the provider is asked: when to ask again if no answer is stored
-    answered_at  when the provider last gave an answer that did not settle the event
+    taken_until  while the provider is being asked: time to ask again if no answer is stored; else
+                 NULL
+    answered_at  time of the provider's last answer that did not settle the event
     """
 
     __tablename__ = "confirmations"
@@ -330,8 +333,8 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """The order to which a payment or session reference belongs, from the first event or record
-    that names both."""
+    """The order to which a reference of a payment or session belongs, from the first event or
+    record that names both."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -342,7 +345,8 @@ class LinkRow(Table, table=True):
 
 
 class ContestedRow(Table, table=True):
-    """Two orders that share a reference or an event id. Each is folded with the other's events."""
+    """A pair of orders that share a reference or an event id. Each is folded with the other's
+    events."""
 
     __tablename__ = "contested"
     __table_args__ = CLUSTERED
@@ -351,7 +355,7 @@ class ContestedRow(Table, table=True):
 
 
 class RecordRow(Table, table=True):
-    """One fact from the merchant's side. Append-only."""
+    """A fact from the merchant's side. Append-only."""
 
     __tablename__ = "records"
     __table_args__ = (
@@ -404,7 +408,7 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """The instant at which an order must be folded next. `generation` counts arrived evidence.
+    """The instant at which an order must be folded next. `generation` counts arrivals of evidence.
     `backwards` is the reference without case and punctuation, reversed, so that an order can be
     found by the end of its reference."""
 
@@ -421,7 +425,7 @@ class OrderDueRow(Table, table=True):
 
 
 class LedgerRow(Table, table=True):
-    """The last fold of an order. A cache."""
+    """The result of an order's last fold. A cache."""
 
     __tablename__ = "ledgers"
     __table_args__ = (sa.Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
@@ -465,8 +469,9 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """An order listed under its outcome and each finding (`outcome succeeded`, `finding overpaid`),
-    by the number of its last revision. A cache, rebuilt with the ledgers."""
+    """An order listed under its outcome and under each finding, as `outcome succeeded` or
+    `finding overpaid`. `seq` is the number of the order's last revision. A cache, rebuilt with
+    the ledgers."""
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
@@ -476,8 +481,8 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """Numbers of accepted and refused deliveries of a source in one minute. Minutes are counted
-    since 1970. The empty source is for names that are not configured."""
+    """Numbers of a source's accepted and refused deliveries in one minute. `minute` is counted from
+    1970. The empty source stands for names that are not configured."""
 
     __tablename__ = "arrivals"
     __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
@@ -488,10 +493,10 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Number of refused deliveries of a source by verdict in one hour. Hours are counted since
-    1970. These counts are kept when the ring deletes the deliveries. `since_accepted` counts
-    refusals since the source's last accepted delivery; the first of them came at `first_at`. The
-    empty source is for names that are not configured."""
+    """Number of a source's refused deliveries with one verdict in one hour. `hour` is counted from
+    1970. The numbers are kept when the refused deliveries themselves are deleted. `since_accepted`
+    counts refusals since the source's last accepted delivery; the first of them came at `first_at`.
+    The empty source stands for names that are not configured."""
 
     __tablename__ = "refusals"
     __table_args__ = (
@@ -507,7 +512,7 @@ class RefusalsRow(Table, table=True):
 
 
 class RejectionRow(Table, table=True):
-    """One refused arrival, in a ring that is limited in count and bytes."""
+    """A refused delivery. The table is a ring buffer that is limited in rows and bytes."""
 
     __tablename__ = "rejections"
     __table_args__ = STRICT

@@ -1,8 +1,8 @@
 """The tables of finance: imports and their lines, runs, breaks and closings.
 
 A line is never changed. `since` is the number of the import that brought this version of the line,
-`until` the number of the import that brought the next version. Lines of an import are visible once
-the import is published.
+and `until` the number of the import that brought the next version. Lines of an import are visible
+only after the import is published.
 """
 
 from sqlalchemy import Index
@@ -20,8 +20,8 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """An order's ledger as reconciliation reads it, with the keys of order books and statements. A
-    cache: see `finance/reconcile_rows.py`."""
+    """An order's ledger in the form for reconciliation, with the keys by which order books and
+    statements are matched. A cache, explained in `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
     __table_args__ = (
@@ -46,7 +46,7 @@ class LedgerLineRow(Table, table=True):
 
 
 class RulesRow(Table, table=True):
-    """One saved set of rules, stored as its file. The last set applies. Append-only."""
+    """A saved set of matching rules, stored as its TOML file. The last set applies. Append-only."""
 
     __tablename__ = "match_rules"
     __table_args__ = STRICT
@@ -58,8 +58,8 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """One reconciliation: its question, its rules and its result. `lived` is 1 if the run opened
-    and closed breaks, because it ran as of the present with the rules that applied."""
+    """A reconciliation: its question, its rules and its result. `lived` is 1 if the run opened and
+    closed breaks, which it does only as of the present and with the rules that apply."""
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -80,7 +80,7 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """One difference, whose id stays the same from run to run. Append-only."""
+    """A difference, whose id stays the same from run to run. Append-only."""
 
     __tablename__ = "breaks"
     __table_args__ = (
@@ -97,7 +97,7 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """Money, age and evidence of a break. Runs that find the break unchanged share one version."""
+    """Money, age and evidence of a break. Runs that find these unchanged share one version."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -111,7 +111,7 @@ class BreakVersionRow(Table, table=True):
 
 
 class BreakSeenRow(Table, table=True):
-    """A break that a run saw, and the version it saw."""
+    """A break that a run found, with the version that the run found."""
 
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
@@ -121,7 +121,7 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """A change of a break by a run: opened, changed, closed or reopened."""
+    """A run's change of a break: opened, changed, closed or reopened."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
@@ -150,8 +150,8 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """One closed month as canonical JSON, and its SHA-256. A reopened month is closed again as a
-    new version. Append-only."""
+    """A closed month as canonical JSON, and its SHA-256. If the month is reopened and closed again,
+    a new version is added. Append-only."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
@@ -167,7 +167,7 @@ class ClosingRow(Table, table=True):
 
 class ReopeningRow(Table, table=True):
     """The reopening of a closed month as canonical JSON, and its SHA-256. `version` is the version
-    of the closing that was reversed. Append-only."""
+    of the reopened closing. Append-only."""
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT
@@ -180,7 +180,7 @@ class ReopeningRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """One part of the closed report or journal, as printed. `content` is deflated (zlib)."""
+    """A part of a closing's report or journal as printed. `content` is deflated (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
@@ -198,7 +198,7 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """One import of a file. `published_at` is NULL while the import runs, or if it was killed; a
+    """An import of a file. `published_at` is NULL while the import runs, or if it was killed; a
     growing `written` shows that it is running. `withdraws` is an earlier import that this import
     withdraws, and `reason` says why."""
 
@@ -231,9 +231,10 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """One time span that files of a source, bank account or order book cover, or a declared span
-    that a person withdrew. A bank file also has its format, and the first and last day that it
-    covers or has bookings for. Append-only: see `finance/coverage_store.py`."""
+    """A time span that the files of a source, bank account or order book cover, or a declared
+    span that a person withdrew. For a bank file, the row also has the format, and the first and
+    last day that the file covers or has bookings for. Append-only; `finance/coverage_store.py`
+    explains it."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -257,8 +258,8 @@ class CoverageRow(Table, table=True):
 
 class BankBalancesRow(Table, table=True):
     """Opening and closing balance of one statement in a bank file, with the bank's days.
-    `difference` is the part of their change that the entries do not explain. Two people accepted it
-    with `proposal`. Append-only."""
+    `difference` is the part of the change in balance that the entries do not explain. If it is not
+    zero, two people accepted it with `proposal`. Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -275,7 +276,7 @@ class BankBalancesRow(Table, table=True):
 
 
 class MappingRow(Table, table=True):
-    """A mapping of a file's columns, as TOML, that a person saved under a name."""
+    """A mapping of a file's columns that a person saved under a name, as TOML."""
 
     __tablename__ = "mappings"
     __table_args__ = CLUSTERED
@@ -287,7 +288,8 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """A file in the watched import folder that needs a person. Deleted when the file is removed."""
+    """A file in the watched import folder that a person must look at. Deleted when the file is
+    removed."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED
@@ -311,9 +313,9 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """One version of a line of an order book: a reference of one kind, normalized by `match_key`.
-    `refunded` is the part of `minor` that was refunded; NULL if the book does not say. After an
-    erasure `phone` is empty, not NULL."""
+    """A version of a line in an order book: a reference of one kind, normalized by `match_key`.
+    `refunded` is the refunded part of `minor`; NULL if the book does not state it. After an erasure
+    `phone` is empty, not NULL."""
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -350,8 +352,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """One version of a line of a bank account: the `ordinal`-th of several identical lines.
-    `subject` is the digest of the line. Erased phone numbers in texts are replaced by dots."""
+    """A version of a line of a bank account. Of several identical lines, it is the `ordinal`-th.
+    `subject` is the digest of the line. In texts, erased phone numbers are replaced by dots."""
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -375,8 +377,8 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """One run of a schedule entry, or a run that a person asked for (`asked`). In the state `seen`,
-    the row has the instant from which an entry is watched. `until` is the end of the lease during a
+    """A run of a schedule entry, or a run that a person requested (`asked`). A row in the state
+    `seen` has the instant from which an entry is watched. `until` is the end of the lease during a
     run, and the time of the next try after a failure. `delivered` lists, as JSON, where the result
     was sent."""
 
@@ -399,7 +401,7 @@ class ScheduledRunRow(Table, table=True):
 
 
 class StatementLineRow(Table, table=True):
-    """One version of a line of a statement: the `ordinal`-th movement of this kind for a payment
+    """A version of a line of a statement: the `ordinal`-th movement of this kind for a payment
     (`subject`), or for an order or payout if no payment is named."""
 
     __tablename__ = "statement_lines"

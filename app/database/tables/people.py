@@ -17,7 +17,7 @@ from app.database.tables.core import (
 
 
 class LogLeafRow(Table, table=True):
-    """One entry of the log. Append-only; numbers begin at 0 and have no gaps."""
+    """An entry of the log. Append-only; numbers begin at 0 and have no gaps."""
 
     __tablename__ = "log_leaves"
     __table_args__ = (UniqueConstraint("subject"), STRICT)
@@ -29,7 +29,8 @@ class LogLeafRow(Table, table=True):
 
 
 class LogNodeRow(Table, table=True):
-    """The hash of a complete subtree of 2**level leaves; level is a multiple of 8. Append-only."""
+    """The hash of a complete subtree of 2**level leaves. `level` is a multiple of 8.
+    Append-only."""
 
     __tablename__ = "log_nodes"
     __table_args__ = CLUSTERED
@@ -39,7 +40,7 @@ class LogNodeRow(Table, table=True):
 
 
 class LogCheckpointRow(Table, table=True):
-    """The head of the log at one size, and its signed note. Append-only."""
+    """The head of the log at one size, with its signed note. Append-only."""
 
     __tablename__ = "log_checkpoints"
     __table_args__ = STRICT
@@ -50,9 +51,8 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """A public key, in hex, that has signed checkpoints since `since`. `endorsement` is the
-    previous key's signature over this key, in hex; NULL if the previous key was lost. Append-only.
-    """
+    """A public key that has signed checkpoints since `since`, in hex. `endorsement` is the previous
+    key's signature over this key, in hex; NULL if the previous key was lost. Append-only."""
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -63,8 +63,8 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """A checkpoint that was published. `way` is the name of a channel, or the verifier key of a
-    witness that cosigned the checkpoint; `line` is then the cosignature. Append-only."""
+    """A publication of a checkpoint. `way` is the name of a channel, or the verifier key of a
+    witness that cosigned the checkpoint. For a witness, `line` is the cosignature. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -76,9 +76,9 @@ class LogDepartureRow(Table, table=True):
 
 
 class LogWitnessRow(Table, table=True):
-    """A witness by its verifier key, with the largest checkpoint that it cosigned and the time of
-    the next request. `since` and `problem` say when and why the witness stopped cosigning; both are
-    NULL while it cosigns."""
+    """A witness by its verifier key, with the largest checkpoint that the witness cosigned and the
+    time of the next request. `since` and `problem` say when and why the witness stopped cosigning;
+    both are NULL while it cosigns."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -92,7 +92,8 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Ids of rows of one kind that one transaction wrote and that have no leaf in the log yet."""
+    """Ids of rows of one kind that were written in one transaction and have no leaf in the log
+    yet."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED
@@ -104,8 +105,8 @@ class UnsealedRow(Table, table=True):
 
 class OrderKeyRow(Table, table=True):
     """The pseudonym of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key`
-    under `key`. `leaves` counts the order's leaves, and `last` is the number of the newest leaf. An
-    erasure sets order and key to NULL."""
+    under `key`. `leaves` is the number of the order's leaves, and `last` the number of the newest
+    leaf. An erasure sets order and key to NULL."""
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -123,7 +124,7 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """The tree of all orders in the first `size` leaves of the log. A leaf of the log has the
+    """The tree of all orders in the first `size` leaves of the log. A leaf of the log holds the
     tree's root. Append-only."""
 
     __tablename__ = "order_trees"
@@ -136,8 +137,8 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """Number of an order's leaves in the log of `size` leaves, and the number of the newest leaf.
-    Stored only if they changed since the previous tree. Append-only."""
+    """The number of an order's leaves among the log's first `size` leaves, and the number of the
+    newest leaf. Stored only if these changed since the previous tree. Append-only."""
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -148,8 +149,9 @@ class OrderStateRow(Table, table=True):
 
 
 class OrderNodeRow(Table, table=True):
-    """The hash of all orders whose commitments begin with the first `level` bits of `place`, in the
-    log of `size` leaves. Stored only if the hash changed since the previous tree. Append-only."""
+    """The hash of all orders whose commitments begin with the first `level` bits of `place`, in
+    the log's first `size` leaves. Stored only if the hash changed since the previous tree.
+    Append-only."""
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED
@@ -160,7 +162,7 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """A session request that got no answer: the bytes to send again with the same key."""
+    """A session request without an answer: the bytes to send again with the same key."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -176,8 +178,8 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """The shop's notification of one revision. `due_at` is NULL once the notification was delivered
-    or given up; `delivered_at` is NULL if it was not delivered."""
+    """The shop's notification of one revision. `due_at` is NULL if the notification was delivered
+    or given up. `delivered_at` is NULL if it was not delivered."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -198,9 +200,9 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """A notification destination that currently accepts no notification. `destination` is a digest
-    of its address, which may hold a credential. `only_seq` is set if only the notification with
-    that number failed; the destination then counts as available."""
+    """An address that currently accepts no notifications. `destination` is a digest of the address,
+    which may contain a credential. If `only_seq` is set, only the notification with that number
+    failed, and the address counts as available."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -213,8 +215,9 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """The keyed digest of a customer's phone number, email address, name or card, or of another id
-    of the customer's payment. Each row has an order or delivery of that customer."""
+    """The keyed digest of a customer's phone number, email address, name or card, or of another
+    id of the customer's payment. Each row links the digest to one order or delivery of the
+    customer."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -228,7 +231,7 @@ class PhoneRow(Table, table=True):
 
 
 class ErasureRow(Table, table=True):
-    """One line of the erasure journal that this database has carried out. Append-only."""
+    """A line of the erasure journal that was carried out on this database. Append-only."""
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
@@ -238,8 +241,9 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """A line of the erasure journal that is not carried out here yet, by number, and since when.
-    `why` is the code of the reason to wait; empty while the erasure runs."""
+    """A line of the erasure journal, by its number, that is not carried out on this database yet.
+    `since` is the beginning of the wait, and `why` the code of its reason; `why` is empty while the
+    erasure runs."""
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
@@ -250,8 +254,8 @@ class PendingErasureRow(Table, table=True):
 
 class RestrictionRow(Table, table=True):
     """An order, delivery, file or bank line that an erasure may not empty yet. `why` is the code of
-    the reason. The restriction ends at `until`, NULL if unknown, and is judged again at `look_at`.
-    `erasure` is the instant of the erasure that last restricted it."""
+    the reason. The restriction ends at `until`, or is NULL if that is unknown, and is judged again
+    at `look_at`. `erasure` is the instant of the last erasure that restricted the thing."""
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
@@ -265,8 +269,8 @@ class RestrictionRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """A token for commands and the API, of a program or of an `operator`. Only its SHA-256 is
-    stored. `scopes` are separated by blanks. The token expires at `until`."""
+    """A token of a program or of an `operator`, for commands and the API. Only the token's SHA-256
+    is stored. `scopes` are separated by blanks. The token expires at `until`."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -280,7 +284,7 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """A person's or an automatic check's statement on one item of the go-live checklist.
+    """A statement of a person or an automatic check on one item of the go-live checklist.
     Append-only."""
 
     __tablename__ = "signoffs"
@@ -312,7 +316,7 @@ class GapRow(Table, table=True):
 
 class OperatorRow(Table, table=True):
     """A person with a role, which decides what the person may change or unmask. `company` is the
-    issuer and subject of the company account with which the person signs in, if any."""
+    issuer and subject of the company account with which the person signs in, or NULL."""
 
     __tablename__ = "operators"
     __table_args__ = (UniqueConstraint("company"), CLUSTERED)
@@ -337,8 +341,8 @@ class CredentialRow(Table, table=True):
 
 
 class PasskeyRow(Table, table=True):
-    """An operator's passkey, by its credential id in base64url: the public key as COSE, the counter
-    of the last signature, and the name that the operator gave the passkey."""
+    """An operator's passkey, by its credential id in base64url, with the public key as COSE, the
+    counter of the last signature, and the operator's own name for the passkey."""
 
     __tablename__ = "passkeys"
     __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
@@ -352,8 +356,8 @@ class PasskeyRow(Table, table=True):
 
 
 class InvitationRow(Table, table=True):
-    """A single-use link, stored by its SHA-256: `invite` lets a person set their password, `enter`
-    opens a session of the demo. `totp` is the secret shown to the person."""
+    """A single-use link, stored by its SHA-256. With `invite` a person sets their password; with
+    `enter` a person begins a session. `totp` is the secret shown to the person."""
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
@@ -367,7 +371,7 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """A console session, stored by the SHA-256 of its cookie. `way` says how the session began.
+    """A console session, stored by the SHA-256 of its cookie. `way` is how the session began.
     `proved_at` is when the person last proved their identity."""
 
     __tablename__ = "sessions"
@@ -383,7 +387,7 @@ class SessionRow(Table, table=True):
 
 
 class UsedFormRow(Table, table=True):
-    """A console form that was submitted. A second submission does nothing."""
+    """A console form that was submitted. A second submission of the form does nothing."""
 
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
@@ -393,7 +397,7 @@ class UsedFormRow(Table, table=True):
 
 class ProposalRow(Table, table=True):
     """An act that an operator proposed and that needs a second person. `given` is a JSON object
-    with the act's parameters. `state` describes the act's subject when it was proposed. The
+    with the act's parameters. `state` describes the act's subject at the time of the proposal. The
     proposal expires at `until`. Append-only."""
 
     __tablename__ = "proposals"
@@ -438,7 +442,7 @@ class BookmarkRow(Table, table=True):
 
 
 class AlarmOwnerRow(Table, table=True):
-    """The operator who works on an alarm, and their progress. Deleted with the alarm."""
+    """The operator who works on an alarm, and the state of that work. Deleted with the alarm."""
 
     __tablename__ = "alarm_owners"
     __table_args__ = CLUSTERED
@@ -450,7 +454,8 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """The message about an alarm on one channel. Kept until the recovery has been notified."""
+    """The message about an alarm on one channel. Kept until the message about the alarm's end was
+    sent."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
@@ -468,7 +473,7 @@ class AlarmMessageRow(Table, table=True):
 
 class NoticeChoiceRow(Table, table=True):
     """An operator's choice of notices, with the last audit entry that was sent to the operator and
-    the time of the next check. Deleted with the choice."""
+    the time of the next check."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
@@ -482,7 +487,7 @@ class NoticeChoiceRow(Table, table=True):
 
 
 class AuditRow(Table, table=True):
-    """One act of a person: its subject and reason. Append-only; numbers have no gaps."""
+    """An act of a person, with its subject and reason. Append-only; numbers have no gaps."""
 
     __tablename__ = "audit"
     __table_args__ = (
@@ -504,10 +509,10 @@ class AuditRow(Table, table=True):
 
 
 class AttachmentRow(Table, table=True):
-    """A file attached to an order or a break. `order_key` is the order, "" for a break without one.
-    `deed` is the audit entry that seals the file. `details` has the file's personal data as JSON
-    until it is emptied. `gone_at` is when the file was detached or erased. Only `details` and
-    `gone_at` change."""
+    """A file attached to an order or a break. `order_key` is the order; "" for a break without an
+    order. `deed` is the audit entry that seals the file. `details` holds the file's personal data
+    as JSON until it is erased. `gone_at` is when the file was detached or erased. Only `details`
+    and `gone_at` change."""
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -534,7 +539,7 @@ class AttachmentRow(Table, table=True):
 
 
 class AttachmentFileRow(Table, table=True):
-    """The bytes of attached files by digest. Deleted with the last attachment that uses them."""
+    """The bytes of attached files, by digest. Deleted with the last attachment that uses them."""
 
     __tablename__ = "attachment_files"
     __table_args__ = STRICT
