@@ -15,18 +15,18 @@ from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
 About = Literal["order", "break"]
-"""Kinds of things that a file may be attached to."""
+"""Kinds of things to which a file can be attached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRecord:
-    """One attachment as it is stored.
+    """An attachment as it is stored.
 
-    order         its order; "" for an attachment of a break without an order
+    order         order of the attachment; "" for an attachment of a break without an order
     audit_number  number of the attachment's audit entry, which the log seals
-    details       personal data as canonical JSON; None once it is deleted
-    gone_at       when the attachment was detached or erased; its bytes are then deleted too, unless
-                  another attachment uses them
+    details       personal data as canonical JSON; None after the personal data was deleted
+    gone_at       when the attachment was detached or erased. Its bytes were then deleted too,
+                  unless another attachment uses them
     """
 
     attachment_id: str
@@ -112,7 +112,7 @@ async def living_attachments(
 
 
 AT_ONCE: Final = 200
-"""Rows read at a time. Each has some hundred bytes of details."""
+"""Number of rows read at a time. Each has some hundred bytes of details."""
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
@@ -132,7 +132,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
 
 
 async def files_of_none_but(connection: AsyncConnection, names: Collection[str]) -> set[str]:
-    """Return the digests of the files that only these attachments use."""
+    """Return the digests of those files that are used by these attachments and by no others."""
     sql = "SELECT sha256, id FROM attachments WHERE gone_at IS NULL AND sha256 IN ({})"
     own = "SELECT sha256 FROM attachments WHERE gone_at IS NULL AND id IN ({})"
     files = {row[0] for row in await select_in(connection, sql=own, values=names)}
@@ -143,7 +143,8 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Empty these attachments of personal data, and delete bytes that no other attachment uses."""
+    """Delete the personal data of these attachments, and all bytes that no other attachment
+    uses."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(
@@ -164,7 +165,7 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """An audit entry about an attached or removed file. The leaf counts among its order's
+    """An audit entry about a file that was attached or removed. Its leaf counts among the order's
     leaves."""
 
     number: int
@@ -176,8 +177,8 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return the audit entries, up to `until`, about files attached to or removed from an order and
-    its breaks."""
+    """Return the audit entries about files that were attached to or removed from an order and its
+    breaks, up to the instant `until`."""
     rows = await connection.execute(
         text(
             statement(
@@ -203,7 +204,8 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return the order of a break, or "" if the break has no order; None for an unknown break."""
+    """Return the order of a break, or "" if the break has no order. Return None for an unknown
+    break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

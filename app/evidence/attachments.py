@@ -1,13 +1,13 @@
 """Files that people attach to an order or a break: receipts, deliveries, letters, terms.
 
-    1 judge   the kind, the size, and by its bytes whether it is of a kind that is taken, is the one
-              that its name says, and was not cut off
-    2 store   once by its digest; its name and what is said of it beside, as personal data
-    3 seal    an audit entry with the digests of both, which gets a leaf in the log that counts
-              among its order's, as the entry of its removal does
+    1 judge   the kind and the size; and from the bytes, whether the file is of an accepted type, is
+              of the type that its name says, and was not cut off
+    2 store   the bytes once, by their digest; name and note separately, as personal data
+    3 seal    an audit entry with the digests of bytes and details. The entry gets a leaf in the log
+              that counts among the order's leaves, and so does the entry of a removal
 
 A file is personal by default: an erasure of the order deletes it, and so does `detach`. The trail
-still says that a file of this digest was attached, by whom and when, and that it is gone.
+still says that a file with this digest was attached, by whom and when, and that it is gone.
 """
 
 import hashlib
@@ -48,26 +48,26 @@ KIND_WORDS: Final[dict[str, str]] = {
 """Name of each kind in a letter."""
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Maximum bytes of one file: a scan of some dozen pages. Payment services accept 2 to 20 MB of
-evidence in all."""
+"""Maximum size of a file in bytes: a scan of some dozen pages. Payment services accept 2 to 20 MB
+of evidence in all."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum bytes of all files of an order or a break. A bundle with them is read into memory as a
-whole."""
+"""Maximum total size in bytes of the files of an order or a break. A bundle with them is read into
+memory as a whole."""
 
 MOST_OF_ONE: Final = 30
-"""Maximum files of an order or a break. Somebody at a bank looks through them."""
+"""Maximum number of files of an order or a break. Somebody at a bank looks through them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
 MAX_PARCEL: Final = 80
-"""Maximum characters of a file's name, of its note, of a carrier and of a tracking number."""
+"""Maximum length in characters of a file's name, its note, a carrier, or a tracking number."""
 
 _PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
 
 ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
-"""Accepted media types, and the endings of their files in a bundle: pages and pictures that every
-computer can show, and nothing that one can run."""
+"""Accepted media types, with the endings of their files in a bundle. They are pages and pictures
+that every computer can show, and nothing that can be run."""
 
 _MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
 _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -75,29 +75,30 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
     _PNG: (b"IHDR", b"IEND"),
     _JPEG: (b"\xff\xd9",),
 }
-"""Marks inside a complete file of each type, which a truncated file lacks. For a PDF they are the
-pointer to its contents and its end (ISO 32000-1, 7.5.5); for a PNG its first and last chunk; for a
-JPEG its end marker."""
+"""Marks that a complete file of each type contains, and a truncated file lacks. For a PDF they are
+the pointer to its contents and its end (ISO 32000-1, 7.5.5); for a PNG its first and last chunk;
+for a JPEG its end marker."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum pixels of a picture. An A4 page at 600 dots an inch has 35 million. Layout decodes every
-pixel to several bytes, and a file of a few kilobytes can hold billions."""
+"""Maximum number of pixels of a picture. An A4 page at 600 dots an inch has 35 million. Layout
+decodes every pixel to several bytes, and a file of a few kilobytes can hold billions of pixels."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""A frame's header (ITU-T T.81, B.2.2): precision, lines, columns. The search covers the whole
-file, because programs write different data before it. A match in an embedded thumbnail does no
-harm."""
+"""Pattern of a JPEG frame's header (ITU-T T.81, B.2.2): precision, lines, columns. The whole file
+is searched, because programs write different data before the header. A match in an embedded
+thumbnail does no harm."""
 
 PDF_END_BYTES: Final = 4096
-"""Bytes at a PDF's end that are searched. Its end mark is in the last 1,024, but mail programs add
-bytes after it."""
+"""Number of bytes at a PDF's end that are searched for the end mark. The mark is in the last 1,024
+bytes, but mail programs add bytes after it."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
-"""Media type by the ending of a file name. Other endings are ignored: text has many."""
+"""Media type by the ending of a file's name. Other endings are ignored, because text files have
+many."""
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
@@ -108,10 +109,9 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """File to attach, and the order or break that it belongs to. `carrier` and `tracking` describe
-    a delivery.
+    """A file to attach, with its order or break. `carrier` and `tracking` describe a delivery.
 
-    name  the file's name, as the person knows it
+    name  the file's name on the person's computer
     note  the person's remark about the file
     """
 
@@ -154,8 +154,8 @@ class AttachmentListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """One attachment, for people who may see it. `name`, `note`, `carrier` and `tracking` are empty
-    once the attachment is deleted."""
+    """An attachment, for people who may see it. `name`, `note`, `carrier` and `tracking` are empty
+    if the attachment was deleted."""
 
     record: attachment_store.AttachmentRecord
     name: str = ""
@@ -168,7 +168,8 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the JSON document. Possible phone numbers show only their last digits."""
+        """Return the JSON document. Possible phone numbers are masked except for their last
+        digits."""
         found = self.record
         return {
             "attachment": found.attachment_id,
@@ -191,15 +192,15 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """Build an attachment from its row and the details in it."""
+    """Build an attachment from its row, which includes the details."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type that a file's bytes show; None if it is not accepted. The file's name
-    is ignored."""
+    """Return the media type that a file's bytes show, whatever its name says. Return None if the
+    type is not accepted."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -214,9 +215,9 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or its first bytes, and what to do. Return
-    None if everything fits. Only marks in the bytes are compared; the file is not parsed, because
-    it may be hostile."""
+    """Return why a file's content does not fit its name or media type, and what to do; None if
+    it fits. Only marks in the bytes are examined. The file is not parsed, because it may be
+    hostile."""
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (
@@ -241,10 +242,10 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 
 
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
-    """Store a file, and record it in the audit trail. Each error says what to do.
+    """Store a file, and record the attachment in the audit trail.
 
-    Raise UsageError if the person may not attach files, the file is not accepted, or there are too
-    many; NotFoundError for an unknown order or break.
+    Raise UsageError if the person may not attach files, if the file is not accepted, or if there
+    are too many. Raise NotFoundError for an unknown order or break. Each message says what to do.
     """
     media = _checked(asked)
     if asked.about == "order":
@@ -365,8 +366,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return an attachment. Raise NotFoundError for an unknown id, and UsageError if the attachment
-    was deleted."""
+    """Return the attachment with this id. Raise NotFoundError for an unknown id, and UsageError if
+    the attachment was deleted."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -381,8 +382,8 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
     """Delete an attachment: its bytes, name and note. The trail keeps the file's digest, the
-    deletion and the reason. Raise UsageError if the person may not delete attachments, the reason
-    is empty, or the attachment is already deleted; NotFoundError for an unknown id."""
+    deletion and the reason. Raise NotFoundError for an unknown id. Raise UsageError if the person
+    may not delete attachments, if the reason is empty, or if the attachment was already deleted."""
     checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
@@ -422,7 +423,8 @@ def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
 async def attachment_bytes(
     connection: Connection, record: attachment_store.AttachmentRecord
 ) -> bytes:
-    """Return the bytes of an attachment. Raise UsageError if they do not match its digest."""
+    """Return the bytes of an attachment. Raise UsageError if the stored bytes do not have its
+    digest."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Builds the bundle: files, manifest, signature, ZIP."""
+"""Building of the bundle: files, manifest, signature, ZIP."""
 
 import asyncio
 import hashlib
@@ -45,15 +45,15 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """Files of a bundle. Every bundle has the files in `shown`; only a full bundle also has those
-    in `personal`."""
+    """Files of a bundle by name. The files in `shown` are in every bundle; the files in `personal`
+    are only in a full bundle."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
-    """Return every file except the key itself, the manifest and the manifest's signature.
+    """Return all files of a bundle except the key, the manifest and the manifest's signature.
 
     key  name of the signing key
     """
@@ -133,7 +133,7 @@ HARMLESS: Final = frozenset(
         "webhook-timestamp",
     }
 )
-"""Headers whose values a redacted bundle shows: those of HTTP itself and of Standard Webhooks,
+"""Headers whose values a redacted bundle shows: headers of HTTP itself and of Standard Webhooks,
 which name no person. A sender may put anything into any other header."""
 
 
@@ -186,7 +186,7 @@ def _add_delivery(
 
 
 def _redacted(address: str, masking: Masking) -> str:
-    """Return an address with its query's values removed; the names of parameters stay."""
+    """Return an address without the values in its query. The names of the parameters stay."""
     path, mark, query = address.partition("?")
     pairs = (pair.partition("=") for pair in query.split("&"))
     shown = "&".join(f"{name}{sign}{UNSHOWN if value else ''}" for name, sign, value in pairs)
@@ -204,7 +204,8 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return our requests to the service with their idempotency keys, and the service's answers."""
+    """Return our requests to the payment service with their idempotency keys, and the service's
+    answers."""
     stored = dossier.history.as_stored().records
     records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []
@@ -222,15 +223,15 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return the sealed content of the leaf with this name, as shown in the bundle."""
+    """Return the content that the leaf with this name seals, in the form for the bundle."""
     return document_of_parts(dossier.sealed.said[name])
 
 
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add a file and its details to the personal files, and return the attachment's document. A
-    redacted bundle has only the digests of both, as the audit entry does."""
+    """Add an attached file and its details to the personal files. Return the attachment's document.
+    In a redacted bundle the document has only the digests of both, as the audit entry does."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -297,21 +298,19 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 
 
 KEY: Final = "evidence-key.pub"
-"""File with the key in the format that `minisign -p` reads."""
+"""File with the public key in the format that `minisign -p` reads."""
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""First line of the signature file, which no signature covers. It never varies, so a change would
-show."""
+"""First line of the signature file. No signature covers this line, but it is always the same, so a
+change is noticed."""
 
 KEY_PEM: Final = "evidence-key.pem"
-"""File with the same key in the format that `openssl` reads."""
+"""File with the same public key in the format that `openssl` reads."""
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bundle's bytes, which depend only on dossier and key.
-
-    Raise UsageError if the bundle would be larger than `verify` accepts.
-    """
+    """Return the bundle's bytes, which depend only on the dossier and the key. Raise UsageError if
+    the bundle is larger than `verify` accepts."""
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
@@ -329,8 +328,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the signed manifest. It states the order, the instant, the program that rendered
-    files, and the digest of every file, including those left out."""
+    """Return the manifest, which is to be signed. It states the order, the instant, the program
+    that rendered files, and the digest of every file, including the files that are left out."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -350,14 +349,14 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Tries and pause while waiting until everything is sealed. One batch takes less, but with a long
-queue another process may be sealing for some seconds."""
+"""Pause in seconds between two tries to seal everything. A batch takes less, but if many rows wait,
+another process may be sealing for some seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """Request for a bundle. `reason` says why personal data are included; without a reason they are
-    left out. `attachments` says whether attached files are included or only their digests."""
+    """Request for a bundle. `reason` is why personal data are needed; without a reason they are
+    left out. `attachments` is whether to include attached files, or else only their digests."""
 
     order: str
     as_of: instants.Instant | None = None
@@ -370,8 +369,8 @@ class BundleRequest:
 class Built:
     """A finished bundle, with facts about it.
 
-    due                  whether the order still had to be folded, so that its next revision is
-                         missing
+    due                  whether the order still had to be folded, so that the bundle lacks its next
+                         revision
     cosigned_by_too_few  whether fewer witnesses than the quorum cosigned the bundle's checkpoint
     attachments          number of attached files; None if they were not requested
     """
@@ -397,9 +396,9 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build the bundle. Personal data require a reason, and a role that may unmask. Raise
-    UsageError if the person may not build it or the reason is empty, and NotFoundError for an
-    unknown order."""
+    """Build the bundle. To include personal data, the person needs a reason and a role that may
+    unmask. Raise UsageError if the person may not build the bundle or the reason is empty, and
+    NotFoundError for an unknown order."""
     full = request.reason is not None
     if full:
         checked_reason(context, request.reason or "")
@@ -442,8 +441,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError if the person may not export restricted data. Only people who may erase
-    may."""
+    """Raise UsageError if the person may not export the restricted data. Exporting requires the
+    permission to erase."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -460,9 +459,10 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Gather the dossier, after sealing the newest entries and the day's tree of all orders.
-    Another sealer may seal some of them, so the steps are repeated a few times. Raise UsageError if
-    older evidence stays unsealed: verifying such a bundle would advise not to rely on it."""
+    """Gather the dossier after sealing the newest entries and the day's tree of all orders. Another
+    sealer may be sealing some entries, so these steps are tried several times. Raise UsageError if
+    older evidence is still unsealed, because a verifier would advise against relying on such a
+    bundle."""
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):
@@ -498,7 +498,7 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Record in the trail who built the bundle and why, before the bundle is handed over."""
+    """Record in the trail who built the bundle and why. Called before the bundle is handed over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

@@ -1,9 +1,9 @@
-"""report.html: the letter of an evidence bundle, two printed pages of what was ordered, paid and
-known when.
+"""report.html: the letter of an evidence bundle. Two printed pages state what was ordered, what was
+paid, and what was known when.
 
-Leaves out what does not fit: a letter of thousands of deliveries is as long as any other, and
-says which file has the rest. Every bundle of an order and instant has the same letter, with its
-moments in the merchant's zone (letter_times.py).
+Leaves out what does not fit. A letter about thousands of deliveries is as long as any other, and
+says which file has the rest. Every bundle of an order and instant has the same letter, with times
+in the merchant's zone (letter_times.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterArrival:
-    """The first delivery of an event: when it arrived, and how its signature was checked again.
+    """The first delivery of an event: when it arrived, and how its signature was verified again.
 
     key     fingerprint of the key that made the signature; None if no key fits
     public  whether the key is a public key
@@ -44,7 +44,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision published to the shop's systems, with the time of publication."""
+    """A revision that was published to the shop's systems, with the time of publication."""
 
     at: Instant
     outcome: str
@@ -53,7 +53,7 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """Facts of a letter in addition to the ledger.
+    """Facts for the letter that are not in the ledger.
 
     They come from the database when a bundle is built, and from the bundle's own files when the
     bundle is verified. Both must give the same letter.
@@ -82,22 +82,22 @@ STAMP: Final = "SANDBOX"
 """Stamp on everything made in a sandbox, where no money moves."""
 
 OF_SANDBOX: Final = "tallyhook.sandbox/"
-"""Prefix of the name of a sandbox's log."""
+"""Prefix of the origin of a sandbox's log."""
 
 WIDTH: Final = 680
 """Width of the drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
-"""Left edge of the first column; the names of the lanes are left of it."""
+"""Left edge of the first column. The lanes' names are to the left of this edge."""
 
 MAX_COLUMNS: Final = 13
-"""Maximum moments in a drawing. With more, their times would overlap."""
+"""Maximum number of moments in a drawing. With more moments, their times would overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """One event: when it happened according to the provider, and when its first delivery
-    arrived."""
+    """An event, with the time at which it happened, as the provider states, and the arrival of its
+    first delivery."""
 
     number: int
     at: Instant
@@ -105,7 +105,7 @@ class Spoken:
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> letters.Drawing:
-    """Draw the last events side by side, up to MAX_COLUMNS."""
+    """Draw the last events side by side, with at most MAX_COLUMNS moments."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
         del drawn[0]
@@ -149,7 +149,7 @@ ROWS: Final[Mapping[str, int]] = {
     "revisions": 5,
     "keys": 4,
 }
-"""Maximum rows of each table, so that the letter fits on two pages."""
+"""Maximum number of rows of each table, so that the letter fits on two pages."""
 
 WORDS: Final[Mapping[str, str]] = {
     "order_placed": "The order was placed",
@@ -171,10 +171,11 @@ WORDS: Final[Mapping[str, str]] = {
 }
 
 _SENTENCE: Final = 260
-"""Maximum characters of one sentence of the explanation, with its ids."""
+"""Maximum length in characters of a sentence in the explanation, with its ids."""
 
 _TEXT: Final = 120
-"""Maximum characters of a cell. Longer references and reasons are complete in the data files."""
+"""Maximum length in characters of a cell. The data files have longer references and reasons in
+full."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
@@ -202,8 +203,8 @@ def _newest(
     widths: Sequence[float],
     **more: Any,
 ) -> list[letters.Block]:
-    """Return a table of the last rows, with the number of further rows in the file. Return an empty
-    list without rows."""
+    """Return a table of the last rows, followed by the number of further rows in the file. Return
+    an empty list if there are no rows."""
     left = len(rows) - ROWS[name]
     note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -211,7 +212,7 @@ def _newest(
 
 
 def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    """Return the conclusion in plain words and in amounts, with the ids that support it."""
+    """Return the conclusion in words and in amounts, with the ids of its evidence."""
     remarks = {finding_text(each) for each in grouped(ledger.findings) if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     shown = [_cut(times.text(each), _SENTENCE) for each in explained]
@@ -233,8 +234,8 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Bl
 
 
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    """Return when each event happened and arrived, and the messages about the order that did not
-    become events."""
+    """Return when each event happened and arrived. Also return the messages about the order that
+    could not be read as events."""
     heard, none = ledger.case.heard, "The payment service has said nothing of this order."
     if unheard.messages:
         none = "No message about this order could be read."
@@ -296,7 +297,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return how deliveries were judged and stored, and how that is proved."""
+    """Return how deliveries were verified and stored, and how that is proved."""
     unread = len(facts.unheard.messages)
     arrived: list[letters.Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
@@ -363,8 +364,8 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on messages that may be about the order but became no event, and on the last
-    delivery of each source."""
+    """Return sentences on the messages that may be about the order but are not in the history, and
+    on the last delivery of each source."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"
@@ -405,7 +406,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return rows for the price, and for the parts paid by other means.
+    """Return table rows for the price and for the parts that were paid in another way.
 
     price  label of the whole price
     due    label of the remaining amount
@@ -457,8 +458,8 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a table row for a record.
 
-    first  whether the record states when the order was placed; any later price is a statement by
-           the shop, dated with the time of its recording
+    first  whether this is the first record of the price, which states when the order was placed.
+           Later ones are statements by the shop, dated with the time of their recording
     """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
@@ -480,7 +481,7 @@ def _arrivals(
     arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
 ) -> list[letters.Phrases]:
     """Describe when the requests arrived, and how the signature of each event's first request was
-    checked again.
+    verified again.
 
     came  time of arrival of each request
     """

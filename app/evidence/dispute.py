@@ -1,7 +1,8 @@
-"""Known facts of an order's dispute, and the evidence that a bank asks for by its reason.
+"""Known facts of an order's dispute, and the evidence that a bank asks for, which depends on the
+reason.
 
-A dispute's reason is the provider's word or a card network's code. Both are sorted here into
-families. If no line lists a reason, a person can choose the family.
+A dispute's reason is the provider's word or a card network's code. Lines in this module sort these
+reasons into families. If no line lists a reason, a person can choose the family.
 """
 
 import re
@@ -76,13 +77,14 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a provider's reason or a network's code; None if no line lists it."""
+    """Return the family of a provider's reason or a network's code. Return None if no line lists
+    the reason."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
 
 EventKey = tuple[str, str, str]
-"""Source, event id and the body's digest. Two sources may use equal event ids."""
+"""Source, event id and digest of the body. Two sources may use equal event ids."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
@@ -94,7 +96,7 @@ STATE_WORDS: Final[Mapping[State, str]] = {
 
 
 def exact(instant: Instant | None) -> str | None:
-    """Format an instant for JSON, to the second."""
+    """Format an instant for JSON, to the second; None for None."""
     return None if instant is None else format_instant(to_second(instant))
 
 
@@ -128,14 +130,14 @@ class CaseItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """One dispute, as stated by its messages.
+    """A dispute, as its messages describe it.
 
-    reference  the provider's reference of the dispute; None if it states none
+    reference  the provider's reference of the dispute; None if the messages state none
     payment    reference of the disputed payment
     reason     the provider's word or the card network's code
     family     family to which the reason belongs
-    still_lost amount that stays lost after a dispute was decided in part
-    respond_by deadline for the shop's answer
+    still_lost amount that stays lost after a dispute was decided in part respond_by deadline for
+    the shop's answer
     """
 
     reference: str | None
@@ -151,8 +153,8 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence. For a dispute decided in part, the
-        amount that stays lost follows."""
+        """Return the dispute's state as the end of a sentence. If the dispute was decided in part,
+        the amount that stays lost is included."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -175,7 +177,7 @@ class ReportedDispute:
 def is_overdue(
     dispute: ReportedDispute | None, respond_by: Instant | None, *, as_of: Instant
 ) -> bool:
-    """Return whether the deadline has passed while the dispute is still undecided."""
+    """Return whether the deadline has passed and the dispute is undecided."""
     decided = dispute is not None and dispute.state != "open"
     return respond_by is not None and respond_by < as_of and not decided
 
@@ -183,9 +185,10 @@ def is_overdue(
 def deadline_words(
     dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
 ) -> str:
-    """State the bank's deadline for an answer, and what can be done after it.
+    """Return a sentence on the bank's deadline for an answer, and on what can be done after the
+    deadline.
 
-    respond_by  the moment, formatted
+    respond_by  the deadline, formatted; None if unknown
     """
     if dispute is not None and dispute.state != "open":
         return f"The dispute is {dispute.words}: no answer is due any more."
@@ -203,15 +206,16 @@ def deadline_words(
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """Return the messages about a dispute, by date."""
+    """Return the messages about any dispute, ordered by date."""
     messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
     return sorted(messages, key=lambda each: (each.at, each.first))
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute, or else its newest dispute; None without a dispute.
+    """Return the order's newest open dispute, or else its newest dispute, or None if there is none.
 
-    respond_by  deadline for the shop's answer, by event key, for events whose body states one
+    respond_by  deadline for the shop's answer, by event key, for events whose body states a
+                deadline
     """
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
@@ -253,8 +257,9 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return the ledger's state of the dispute in these messages, and the amount lost in it.
-    Messages are matched by event key, because two sources may use equal ids."""
+    """Return how the ledger judges the dispute that these messages are about: its state, and the
+    amount that is lost. Messages are matched by event key, because two sources may use equal
+    ids."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
@@ -267,8 +272,8 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost in a dispute decided in part. Return None unless one of
-    these messages states the dispute's final state."""
+    """Return the amount that stays lost after a dispute was decided in part. Return None unless one
+    of these messages states the dispute's present state."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -278,11 +283,11 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
-    """Input of the checklist.
+    """Input of the checklist for an answer.
 
     respond_by        the bank's deadline for an answer; None if it is unknown
     missing_merchant  names of the empty settings about the merchant
-    fulfilled         whether the shop's record says that the order was fulfilled
+    fulfilled         whether the shop's records say that the order was fulfilled
     refunded          whether money was returned
     payments          number of successful payments of the order
     earlier           number of the customer's earlier orders that were not disputed
@@ -309,7 +314,8 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One item of evidence for a letter. `do` says how to get it if it is missing."""
+    """An item of evidence for a letter. `there` is whether the shop has it. If it is missing, `do`
+    says how to get it."""
 
     name: str
     sentence: str
@@ -322,7 +328,8 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family. Items of every letter come first."""
+    """Return the items that answer a dispute of this family. The items that every letter needs come
+    first."""
     return [
         Item(
             name="merchant",

@@ -1,5 +1,5 @@
-"""An order's case: its dispute, what messages state of the payment, attachments, earlier orders of
-its customer, and what is missing for an answer. Changes nothing."""
+"""An order's case: its dispute, the messages about the payment, attachments, the customer's earlier
+orders, and what is still missing for an answer. Nothing is changed."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,18 +43,18 @@ from reconcile.money import Money, to_json
 from reconcile.transparency.evidence import by_event
 
 LOOKED_AT: Final = 50
-"""Other orders of the customer that are examined."""
+"""Maximum number of the customer's other orders that are examined."""
 
 MOST_OF_EARLIER: Final = 8
-"""Messages read about an earlier order; a payment has two or three."""
+"""Maximum number of messages read about an earlier order. A payment has two or three."""
 
 MOST_EARLIER: Final = 5
-"""Earlier orders that a letter lists: the newest."""
+"""Maximum number of earlier orders that a letter lists, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """The merchant who answers a dispute, from the settings. An empty part is reported as
+    """The merchant who answers a dispute, from the settings. Empty members are reported as
     missing."""
 
     name: str = ""
@@ -73,8 +73,8 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case. `family` and `respond_by` are known to the person but stated in no
-    message."""
+    """Request for a case. `family` and `respond_by` are known to the person, but no message states
+    them."""
 
     order: str
     as_of: Instant | None = None
@@ -121,15 +121,15 @@ class CaseDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
-    """The case at one instant, with the customers' phone numbers masked in its texts.
+    """An order's case at one instant, with the customers' phone numbers masked in its texts.
 
-    stated    values that messages state about the disputed payment, by member of [transaction], and
-              `name`, `email` and `card` of the customer
+    stated    values that messages state about the disputed payment, by member of [transaction];
+              also `name`, `email` and `card` of the customer
     limits    limits of the dispute's channel and card network on what may be sent
     rules     whether the dispute qualifies under card networks' rules on earlier purchases
     unheard   messages that may be about the order but are not in the history
-    behind_s  age in seconds of the oldest accepted delivery that is unread and may be about the
-              order; 0 without one
+    behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 if there
+              is none
     """
 
     order: str
@@ -151,12 +151,12 @@ class DisputeCase:
 
     @property
     def overdue(self) -> bool:
-        """Return whether the deadline for an answer has passed while the dispute is undecided."""
+        """Return whether the deadline for an answer has passed and the dispute is undecided."""
         return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
-        """State the deadline for an answer, and what to do after it."""
+        """Return a sentence on the deadline for an answer, and on what to do after it."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
@@ -188,7 +188,8 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family with the name that a person typed. Raise UsageError for an unknown name."""
+    """Return the family whose name a person typed; None for None. Raise UsageError for an unknown
+    name."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -273,8 +274,8 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return the deadline for answering each order's dispute; None if no message states a
-    deadline."""
+    """Return the deadline for answering each order's dispute. The deadline is None if no message
+    states it."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -290,7 +291,7 @@ async def dispute_deadlines(
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
 ) -> dict[disputes.EventKey, Instant]:
-    """Return the deadlines stated in the stored bodies, by event key."""
+    """Return the deadlines that the stored bodies of dispute messages state, by event key."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
     disputed = (each for each in known.deliveries if each.event.digest in wanted)
@@ -308,8 +309,8 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield the first stored delivery of each event with its request. Skip events whose source is
-    not configured, and events that no signed message brought."""
+    """Yield the first stored delivery of each event, with its source and request. Skip events whose
+    source is not configured, and events that did not come in a signed message."""
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -323,7 +324,8 @@ async def _bodies(
 
 
 def _is_of(reported: disputes.ReportedDispute | None, event: Event) -> bool:
-    """Return whether an event is about the disputed payment. Return True if no payment is named."""
+    """Return whether an event is about the disputed payment. Return True for any event if the
+    dispute names no payment."""
     if reported is None or reported.payment is None:
         return True
     return (event.source, event.payment) == (reported.source, reported.payment)
@@ -338,10 +340,10 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return values that messages state about the disputed payment, or about all payments if the
-    dispute names none.
+    """Return the values that messages state about the disputed payment, or about all payments if
+    the dispute names no payment.
 
-    most  number of the newest events whose messages are read
+    most  number of events whose messages are read, from the newest
     """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
@@ -381,12 +383,13 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return earlier undisputed orders with this phone number, oldest first, and earlier purchases.
+    """Return earlier undisputed orders with the order's phone number, oldest first, and earlier
+    purchases.
 
-    Purchases may be the customer's: their phone number, email address, name or card has an equal
-    digest.
+    Earlier purchases may be the same customer's, because the digest of a phone number, email
+    address, name or card is equal.
 
-    whole  whether to find all purchases, which requires reading the bodies of their messages
+    whole  whether to find all such purchases, for which the bodies of their messages must be read
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
@@ -418,8 +421,8 @@ async def _earlier(
 def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
-    """Return the time and amount of the first payment, or of the disputed payment if it is
-    named."""
+    """Return the time and amount of the first payment of an order. If the dispute names a payment,
+    return those of that payment."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries

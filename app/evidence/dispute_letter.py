@@ -1,9 +1,9 @@
 """The letter that answers a dispute: events to the second, the evidence for each fact, and the
 exhibits.
 
-    1 case     the dispute, what is attached, earlier orders           dispute_case.py
-    2 dossier  signatures checked again, and the log's entries         gather_evidence.py
-    3 letter   one document, of which every form is made
+    1 case     the dispute, its attachments, earlier orders            dispute_case.py
+    2 dossier  signatures verified again, and the log's entries        gather_evidence.py
+    3 letter   one document, from which every format is made
     4 form     HTML, or PDF by typst, an extra (`pdf`)                 letter_forms.py
 
 Leaves out our own codes. The evidence bundle has what programs need.
@@ -43,12 +43,12 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
-"""Labels in a letter for each fact of a payment that messages may state."""
+"""Labels for the facts about a payment that messages may state."""
 
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 
 MOST_FACTS: Final = 16
-"""Maximum rows of facts, to fit on a page. The evidence bundle has all."""
+"""Maximum number of facts, so that they fit on a page. The evidence bundle has all facts."""
 
 _RECORDS: Final[Mapping[str, str]] = {
     "order_placed": "The customer placed the order",
@@ -56,7 +56,7 @@ _RECORDS: Final[Mapping[str, str]] = {
     "order_fulfilled": "The shop shipped the order",
     "session_opened": "The payment page was opened for the customer",
 }
-"""The shop's records that a bank asks about."""
+"""Wording of the shop's records that a bank asks about."""
 
 _CLAIMS: Final[Mapping[str, str]] = {
     "authorized": "{money} was reserved on the customer's account",
@@ -69,15 +69,15 @@ _CLAIMS: Final[Mapping[str, str]] = {
     "dispute_won": "The dispute was decided for the shop",
     "dispute_lost": "The dispute was decided for the customer",
 }
-"""Wording of each claim of the payment service that is listed once."""
+"""Wording of the payment service's claims that are listed only once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """A file appended to the letter.
+    """A file that is appended to the letter.
 
-    text     shown text of a text file or a mail
-    smaller  whether `content` is a reduced version of the file's picture
+    text     text to show for a text file or a mail
+    smaller  whether `content` is the file's picture at a lower resolution
     """
 
     number: int
@@ -188,7 +188,7 @@ class LetterDocument(LetterTextDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """The letter as values, with its files and the list of missing evidence."""
+    """The content of a letter, with its files and the case from which it was made."""
 
     document: LetterTextDocument
     exhibits: tuple[Exhibit, ...]
@@ -202,9 +202,9 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter without an entry in the trail. `take_letter` adds the entry.
+    """Make the letter without recording it in the trail, which `take_letter` does.
 
-    personal  whether the letter names the customer, if messages do
+    personal  whether the letter may name the customer
 
     Raise NotFoundError for an unknown order.
     """
@@ -226,7 +226,7 @@ async def letter_of(
 
 
 class _Writer:
-    """Writer that describes a case in the merchant's local time."""
+    """Writer of a letter about one case, in the merchant's local time."""
 
     def __init__(
         self,
@@ -308,7 +308,8 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Return a moment in the merchant's zone and in UTC, with the UTC day if it differs."""
+        """Return a moment in the merchant's zone and in UTC. The UTC text has the day only if it
+        differs."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -379,8 +380,9 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield each movement of money once with its own amount, so that the lines add up; yield
-        any other statement once for each subject."""
+        """Yield the time, text and basis of each statement by the payment service. A movement of
+        money comes once with its own amount, so that the lines add up. Any other statement comes
+        once for each subject."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -444,7 +446,7 @@ class _Writer:
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""The claim that states a movement, by the movement's kind."""
+"""Claim by which messages state a movement, for each kind of movement."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
@@ -477,18 +479,18 @@ def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
 
 
 MOST_TEXT: Final = 20_000
-"""Maximum characters of an appended text: about eight pages."""
+"""Maximum length in characters of an appended text: about eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
-"""Limits for laying out one exhibit. A picture of MAX_PIXELS takes 400 MiB and a second; most files
-take a tenth of a second."""
+"""Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second; most
+files take a tenth of a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
-"""Limits for reading one mail. Mails are text, so one that takes longer was made to."""
+"""Limits for reading one mail. Mails are text, so a mail that takes longer was made to do so."""
 
 
 async def _text(content: bytes) -> str:
-    """Return the shown text of a file. For a mail: its head, its text, and a list of its
+    """Return the text to show for a file. For a mail, this is its head, its text, and a list of its
     attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):

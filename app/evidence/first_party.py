@@ -1,8 +1,8 @@
-"""Rules of card networks on earlier purchases as evidence that a customer made a disputed one.
+"""Rules of card networks on earlier purchases as evidence that a customer made a disputed purchase.
 
-A purchase qualifies by what is stated of it; what nobody stated does not match. Pure: no clock and
-no I/O. Each rule names the pages that state it. The networks' own rule books are not public in
-full: where pages differ, the stricter one counts.
+Purchases are compared by what messages state about them; a value that nobody stated does not match.
+Pure: no clock and no I/O. Each rule names the pages that state it. The networks' own rule books are
+not public in full. If two pages differ, the stricter rule is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from reconcile.instants import DAY, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """One payment by a customer.
+    """A payment by a customer.
 
     processed_at  time of the capture; None if no message dates the capture
-    settled       whether the payment was captured and nothing of it was returned
+    settled       whether the payment was captured and none of it was returned
     disputed      whether a dispute of the payment is known
     stated        values by member of [transaction], and `email`; each may have several
     """
@@ -31,7 +31,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether both purchases have a value of this member in common, ignoring case."""
+        """Return whether both purchases have a common value of this member, ignoring case."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -40,14 +40,14 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRule:
-    """One programme of a card network.
+    """A card network's programme by which earlier purchases count as evidence.
 
     code         the reason code to which the programme applies
     groups       groups of members that must match in both earlier purchases: `at_least` members of
                  a single group, or one member of each of several groups
     one_of       members of which at least one must match
     source       page that states the rule
-    read         when the page was read
+    read         day on which the page was read
     """
 
     name: str
@@ -97,12 +97,12 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
     "mc": "mastercard", "american express": "amex", "american_express": "amex",
     "diners_club": "diners",
 }  # fmt: skip
-"""Networks' own names, by the words that some providers use instead."""
+"""Names of card networks, by the different names that some providers use."""
 
 
 def network_of(words: Sequence[str]) -> str | None:
-    """Return the network that a payment's messages name; None if they name none or more than
-    one."""
+    """Return the card network that a payment's messages name. Return None if they name no network
+    or more than one."""
     found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
@@ -120,8 +120,8 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Result of judging a dispute by a rule: the orders that show that it qualifies, or why it does
-    not."""
+    """Result of applying a rule to a dispute. `orders` are the orders by which the dispute
+    qualifies, and `because` is the reason why it qualifies or does not."""
 
     rule: NetworkRule
     because: str
@@ -144,9 +144,10 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Judge a disputed purchase by its network's rules, or by all if no message names the network.
+    """Apply a network's rules to a disputed purchase. If no message names the network, apply all
+    rules.
 
-    fraud  whether the customer says that somebody else paid; the rules are about nothing else
+    fraud  whether the customer says that somebody else paid, without which no rule applies
     """
     network = network_of(disputed.stated.get("network", ()))
     if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):
@@ -210,7 +211,7 @@ def _judged(
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
     """Return the members in which both earlier purchases match the disputed purchase. Return () if
-    the matches do not satisfy the rule."""
+    these members do not satisfy the rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

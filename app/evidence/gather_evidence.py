@@ -1,6 +1,7 @@
-"""Gathers everything known about one order, as of an instant, into a dossier. Changes nothing.
+"""Gathering of everything known about one order, as of an instant, into a dossier. Nothing is
+changed.
 
-A dossier is a value, without store, clock or key: equal ones give equal bundles, byte for byte.
+A dossier is a value without store, clock or key. Equal dossiers give equal bundles, byte for byte.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -48,7 +49,7 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """The facts of a delivery's signature that can be verified again.
+    """Those facts about a delivery's signature that can be verified again.
 
     scheme       the profile's word for the scheme, such as `hmac-sha256`
     signed       the profile's template of the signed content; None if code builds the content
@@ -57,7 +58,7 @@ class ProvenSignature:
     public       that key in PEM, if it is a public key
     content      the signed bytes, if they contain no secret
     signed_at    time of signing that the request states
-    sentence     all of this in a sentence for people
+    sentence     all these facts in a sentence for people
     """
 
     sentence: str
@@ -72,9 +73,9 @@ class ProvenSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """One delivery: its stored facts, and what they prove.
+    """A delivery with its stored facts, and what they prove.
 
-    body     the event's bytes, possibly from an earlier arrival; None if they were deleted
+    body     the event's bytes, possibly from an earlier delivery; None if they were deleted
     method   the request's HTTP method
     url      the address to which the request was sent
     headers  names and values of the headers
@@ -90,11 +91,11 @@ class DeliveryEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A source and its current profile.
+    """A source with its current profile.
 
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order, as the setting states
-    captures  methods that capture by themselves, in requests with one of the `vouchers`
+    captures  methods that capture automatically, in requests with one of the `vouchers`
     text      the profile's file, which has no secrets
     """
 
@@ -113,7 +114,8 @@ class AttachedFile:
 
     attached  leaf of the audit entry about the attachment
     removed   leaf of the audit entry about its removal; None if it was not removed
-    content   and `details`: None if the file was deleted or not requested
+    details   the file's details as stored; None if the file was deleted or not requested
+    content   the file's bytes; None if the file was deleted or not requested
     """
 
     attachment_id: str
@@ -126,10 +128,10 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dossier:
-    """One order at an instant.
+    """Everything known about one order at an instant.
 
-    deliveries  the first delivery of each event; the history and the log list when redeliveries
-                came
+    deliveries  the first delivery of each event; the times of redeliveries are in the history and
+                log
     history  what was known at the instant; in a redacted bundle with customers' phone numbers
              masked
     details  texts stored for records, such as the service's answer, by record id
@@ -211,7 +213,7 @@ def masked_history(history: History, masking: Masking) -> History:
 
 
 def _reasons_in_words(history: History) -> set[str]:
-    """Return the reasons that are text rather than codes, because text may contain a name."""
+    """Return the reasons that are texts, not codes. A text may contain a person's name."""
     reasons = {each.event.reason for each in history.deliveries}
     reasons |= {each.reason for each in history.records}
     return {each for each in reasons if each and not is_code(each)}
@@ -231,8 +233,8 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries. The body of a redelivery comes from the first
-    delivery, which may be among `others`."""
+    """Return the evidence of these deliveries. If a delivery is stored without its body, the body
+    of an equal delivery is used, which may be among `others`."""
     brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []
@@ -308,7 +310,7 @@ def _proven(
 def phones_stated(
     deliveries: Iterable[DeliveryEvidence], sources: Mapping[str, Source]
 ) -> set[str]:
-    """Return every customer's phone number that a stored body states."""
+    """Return all customers' phone numbers that stored bodies state."""
     found: set[str] = set()
     for each in deliveries:
         source = sources.get(each.arrived.source)
@@ -327,7 +329,8 @@ ReadsLines = Callable[
     [Connection, str, Collection[str], Instant],
     Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
 ]
-"""Loads the lines of books and statements that name an order or one of its payments."""
+"""Function that loads the lines of books and statements that name an order or one of its
+payments."""
 
 
 async def gather_dossier(
@@ -339,7 +342,7 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raise NotFoundError if nothing was known about it at that
+    """Gather an order's dossier. Raise NotFoundError if nothing was known about the order at that
     instant."""
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -393,8 +396,8 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return the first delivery of each event, and the redeliveries that have the body of such an
-    event. Raise UsageError if the deliveries are too large."""
+    """Return the first delivery of each event, and further deliveries whose bodies are needed
+    because the first is stored without one. Raise UsageError if the deliveries are too large."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)
@@ -409,8 +412,8 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return every file attached to the order or its breaks before the instant, including removed
-    files."""
+    """Return all files that were attached to the order or its breaks before the instant, including
+    files that were removed."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

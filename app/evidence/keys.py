@@ -1,8 +1,7 @@
 """The evidence key: one ed25519 key in a file, which signs checkpoints and bundles.
 
-The private half is read, used and never shown: no function here returns it, and its values have no
-text of their own. Files are signed in minisign's format, prehashed (`ED`), so that the `minisign`
-tool verifies them:
+The private half is read and used, but no function here returns or shows it. Files are signed in
+minisign's format, prehashed (`ED`), so that the `minisign` tool verifies them:
 
 public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
 signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file
@@ -25,11 +24,11 @@ from app.core.errors import ConfigurationError
 from app.core.private_files import Owner, read_private, write_new
 
 VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
-"""The setting that names the file."""
+"""Setting that names the key's file."""
 
 MAX_FILE_BYTES: Final = 4096
-"""Maximum bytes of a key file. A PEM of this kind has 119 bytes, so a much larger file is not a
-key."""
+"""Maximum size of a key file in bytes. A PEM of this kind has 119 bytes, so a much larger file is
+no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class PublicKey:
         return "sha256:" + hashlib.sha256(self.raw).hexdigest()
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Return whether the private half signed these bytes."""
+        """Return whether the private half of this key made the signature over the data."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, data)
         except (InvalidSignature, ValueError):
@@ -52,7 +51,7 @@ class PublicKey:
         return True
 
     def pem(self) -> str:
-        """Return the key in PEM, as `openssl pkeyutl -verify -pubin -rawin` reads it."""
+        """Return the key in PEM, the format that `openssl pkeyutl -verify -pubin -rawin` reads."""
         encoded = Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -60,7 +59,7 @@ class PublicKey:
 
 
 class EvidenceKey:
-    """The signing key. Made by `write_key` and `load_key`."""
+    """A key that signs. `write_key` and `load_key` create it."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -74,10 +73,10 @@ class EvidenceKey:
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
     """Make a key from 32 random bytes and store it in a new file that only its owner can read.
 
-    The file gets its name only after it is completely written to disk. Raise ConfigurationError if
-    the file cannot be written, and FileExistsError if a file with this name exists.
-
     owner  the file's owner if root creates it, as in `write_new`
+
+    The file gets its name only after its content is on the disk. Raise ConfigurationError if the
+    file cannot be written, and FileExistsError if a file with this name exists.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(
@@ -114,8 +113,8 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of this machine's key; None if there is no key or it cannot be
-    read."""
+    """Return the public half of this machine's key. Return None if there is no key, or if the key
+    cannot be read."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -124,7 +123,7 @@ def own_key(settings: Settings) -> PublicKey | None:
 
 
 MAX_COMMENT: Final = 1024
-"""Maximum characters of a comment. Minisign limits the trusted comment to 8,192 bytes."""
+"""Maximum length of a comment in characters. Minisign limits the trusted comment to 8,192 bytes."""
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -133,8 +132,8 @@ _TRUSTED: Final = "trusted comment: "
 
 
 class NotSigned(Exception):
-    """Error for a text that is not this key's signature of these bytes, with the reason in one
-    sentence."""
+    """Error for a text that is not this key's signature of these bytes. The message is the
+    reason."""
 
 
 def minisign_id(public: PublicKey) -> bytes:
@@ -159,7 +158,7 @@ def public_key_text(public: PublicKey) -> str:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a public key's file, or just its line. Raise NotSigned for any other text."""
+    """Parse the file of a public key, or only its line. Raise NotSigned for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -169,8 +168,9 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return a signature file. The signature covers `comment` but not `about`, which by default
-    names the key. Raise ValueError for a comment of several lines."""
+    """Return the content of a signature file. The signature covers `comment` but not `about`,
+    which by default names the key. Raise ValueError for a comment that is too long or has
+    several lines."""
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
         if len(each) > MAX_COMMENT or not each.isprintable():
@@ -187,9 +187,9 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """Verify a signature file for these bytes, and return its trusted comment.
+    """Verify the text of a signature file for these bytes, and return its trusted comment.
 
-    Raise NotSigned if it does not verify. Checks (1) form, (2) key, (3) bytes, (4) comment.
+    Checks (1) form, (2) key, (3) bytes, (4) comment. Raise NotSigned if a check fails.
     """
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1

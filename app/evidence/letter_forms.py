@@ -1,7 +1,8 @@
 """Formats of the letter that answers a dispute, with its exhibits: HTML, or PDF by typst.
 
-All text goes into a format as data, so that none can be markup. A file that typst cannot lay out is
-listed as sent separately. A PDF beyond the limits of the bank's channel is refused.
+All text is passed into a format as data, so that no text can become markup. The letter lists a file
+that typst cannot lay out as sent separately. A PDF that exceeds the limits of the bank's channel is
+refused.
 """
 
 import asyncio
@@ -39,14 +40,14 @@ from app.receiving.caught_up import must_have_read
 LetterForm = Literal["pdf", "html"]
 
 MOST_PAGES: Final = 20
-"""Maximum pages of an appended exhibit. A longer one is listed in the letter and sent
+"""Maximum number of pages of an appended exhibit. A longer exhibit is listed in the letter and sent
 separately."""
 
 OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=60, result_mib=256)
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return the format of a letter by its file name. Raise UsageError for an unknown ending."""
+    """Return the format of a letter from its file name. Raise UsageError for an unknown ending."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -62,15 +63,13 @@ async def take_letter(
     lines: gather_evidence.ReadsLines,
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
-    """Make the letter and its bytes in a format.
+    """Make the letter and its bytes in a format. Before the bytes are returned, record in the trail
+    who takes them. Without a format, the letter is only viewed, and no bytes are made.
 
-    The trail records who takes the bytes before they are returned. Without a format the letter is
-    only viewed, and no bytes are made.
-
-    name  name of the file in which a PDF is stored
+    name  name of the file in which a PDF will be stored
 
     Raise UsageError if the person may not take letters, if typst is not installed for a PDF, or if
-    the PDF exceeds the limits of the bank's channel; NotFoundError for an unknown order.
+    the PDF exceeds the limits of the bank's channel. Raise NotFoundError for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -91,7 +90,7 @@ async def take_letter(
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
     """Return the letter's bytes in one format. Raise UsageError if the PDF cannot be made, or if it
-    exceeds the limits of the bank's channel even with smaller pictures."""
+    exceeds the limits of the bank's channel even with pictures at a lower resolution."""
     if form == "html":
         pictures = {
             _file(each): (each.media, each.content)
@@ -113,7 +112,8 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return the limit of the bank's channel that a PDF exceeds, and what to leave out."""
+    """Return a sentence on the limit of the bank's channel that a PDF exceeds, and on what to leave
+    out. Return None if the PDF exceeds none."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -131,11 +131,12 @@ _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
 """Pattern of a page object in a PDF by typst, which does not compress these objects."""
 
 PICTURE_PPI: Final = 150
-"""Dots per inch of a reduced picture across the sheet; small print stays legible."""
+"""Resolution in dots per inch of a reduced picture that is as wide as the sheet. Small print stays
+legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture at a lower resolution if it then has fewer bytes, else the exhibit
+    """Return a picture at a lower resolution if that has fewer bytes. Otherwise return the exhibit
     unchanged."""
     if not exhibit.media.startswith("image/"):
         return exhibit
@@ -154,11 +155,12 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter, followed by each exhibit that typst can lay out.
+    """Lay out the letter, followed by each exhibit that typst can lay out. Return the PDF, and the
+    number of pages of each appended exhibit.
 
-    Return the PDF and the page count of each appended exhibit. Typst reads the exhibits, which are
-    strangers' files, in child processes. It tries each one separately first, so that none spoils
-    the letter. Raise UsageError.
+    Exhibits are files from strangers, so typst reads them in child processes. Each exhibit is first
+    tried separately, so that none of them spoils the letter. Raise UsageError if typst is not
+    installed, or if the letter cannot be laid out.
     """
     if find_spec("typst") is None:
         raise UsageError(
@@ -189,7 +191,8 @@ async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
 
 
 def unshown(letter: Letter) -> str:
-    """List the characters of the letter that its PDF cannot show, and what to do; empty if none."""
+    """Return a sentence on the characters that the letter's PDF cannot show, and on what to do.
+    Return "" if it can show all."""
     return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
 
 
@@ -197,14 +200,14 @@ _SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
 
 
 def _unbroken(sentence: str) -> str:
-    """Return a sentence in which no line can break inside an amount."""
+    """Return a sentence with no-break spaces inside its amounts."""
     return _SUM.sub("\\1\u00a0", sentence)
 
 
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
     """Return the letter as blocks, from which each format is made.
 
-    pages  page count of each appended exhibit, by its number
+    pages  number of pages of each appended exhibit, by the exhibit's number
     """
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]

@@ -1,7 +1,7 @@
-"""Limits on a letter: those of the channel that carries it, and of the card network.
+"""Limits on a letter: limits of the channel that carries the letter, and of the card network.
 
-The smaller limit counts. Each row names the page that states it, with the page's own date where it
-has one. A limit is left out of a row where no page was found that states it.
+If both have a limit, the smaller limit counts. Each row names the page that states its limits, with
+the page's own date if it has one. A row leaves out a limit if no page was found that states it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on what may be sent; None if no page states the limit.
+    """Limits on what may be sent. A limit is None if no page states it.
 
     size        total bytes of all files
     each        bytes of one file
@@ -58,7 +58,7 @@ class LetterLimits:
 
     @property
     def words(self) -> str:
-        """Describe the limits in words."""
+        """Return the limits in words."""
         said = [
             *([f"{self.files:,} files"] if self.files else []),
             *([f"{self.pages:,} pages"] if self.pages else []),
@@ -138,7 +138,8 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the combined limits of a channel and a network. The smaller limit counts."""
+    """Return the combined limits of a channel and a network. Each limit is the smaller of the
+    two."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -164,10 +165,10 @@ def megabytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """A file to send: the letter, or an exhibit that may instead be appended to the letter.
+    """A file to send: the letter, or an exhibit.
 
     pages   pages of the letter or of the appended exhibit; 0 if unknown
-    behind  whether the exhibit is appended to the letter
+    behind  whether the exhibit is appended to the letter instead of sent separately
     """
 
     name: str
@@ -180,8 +181,8 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return the limit that a letter with its exhibits exceeds, and what to leave out; None if
-    there is no such limit."""
+    """Return a sentence on the limit that a letter with its exhibits exceeds, and on what to leave
+    out. Return None if they exceed no limit."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

@@ -1,7 +1,7 @@
 """Times of a letter in the merchant's zone, and times.json with that zone's offsets from UTC.
 
-With these offsets, a bundle's letter renders to the same bytes on any machine, whatever that
-machine knows about zones. A bundle of a merchant in UTC has no such file.
+With these offsets, a bundle's letter is rendered to the same bytes on any machine, whatever zones
+that machine knows. The bundle of a merchant in UTC has no such file.
 """
 
 from bisect import bisect_right
@@ -16,16 +16,16 @@ from reconcile.instants import Instant, format_instant, moment_of, parse_instant
 TIMES: Final = "times.json"
 
 Offset = tuple[timedelta, str]
-"""Offset of a zone's clocks from UTC, with the zone's name at that time."""
+"""Offset of a zone's clocks from UTC, with the zone's abbreviation at that time."""
 
 
 class LetterZone(tzinfo):
-    """A zone that records which offsets were used, or loads them from a bundle."""
+    """A time zone that records the offsets that were used, or takes them from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """Store the zone.
+        """Create the zone from a real zone or from known offsets.
 
         zone   a real zone, or None to use `known`
         known  offset of each span, by the span's first moment in UTC
@@ -35,7 +35,7 @@ class LetterZone(tzinfo):
         self._begins = list(self._known)
 
     def fromutc(self, moment: datetime) -> datetime:
-        """Return the moment in the zone's local time, with its offset at that moment."""
+        """Convert a moment in UTC to the zone's local time."""
         plain = moment.replace(tzinfo=None)
         begins = plain
         if self._zone is None:
@@ -60,7 +60,8 @@ class LetterZone(tzinfo):
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return times.json. Call this after the page is made."""
+        """Return the content of times.json: the offsets that were used. Call this after the page is
+        rendered."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -69,7 +70,8 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Name the zone and explain its abbreviations. Call this after the page is made."""
+        """Return a sentence that names the zone and its abbreviations. Call this after the page is
+        rendered."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )
@@ -77,13 +79,13 @@ class LetterZone(tzinfo):
 
 
 def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """Return the zone for building a bundle; None for UTC."""
+    """Return the zone for building a bundle's letter. Return None for UTC."""
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone for verifying a bundle. Raise ValueError and LookupError for an invalid
-    document."""
+    """Return the zone for verifying a bundle, from its times.json. Raise ValueError or LookupError
+    for an invalid document."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -94,28 +96,28 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
 
 
 class Times:
-    """Formatter for the moments of one page, in the zone with its abbreviation or in UTC."""
+    """Formatter for the moments of one page, in the zone or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone
 
     def at(self, instant: Instant) -> str:
-        """Format one moment exactly."""
+        """Format a moment exactly, with the zone's abbreviation."""
         if self._zone is None:
             return format_instant(instant)
         called = moment_of(instant).astimezone(self._zone).tzname()
         return f"{self.clock(instant).replace('T', ' ').removesuffix('Z')} {called}"
 
     def clock(self, instant: Instant) -> str:
-        """Format a moment in the zone's local time, as RFC 3339 does."""
+        """Format a moment as RFC 3339 does, but in the zone's local time."""
         return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
 
     def text(self, sentence: str) -> str:
-        """Format every moment in a sentence."""
+        """Rewrite a sentence with every moment in the zone's local time."""
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Name the zone. Call this after all moments are formatted."""
+        """Return a sentence that names the zone. Call this after all moments are formatted."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 

@@ -1,5 +1,5 @@
-"""Converts attached mail to readable text: its head, its text, and a list of its attachments.
-Parses strangers' files: call it only in a child process."""
+"""Conversion of attached mail to readable text: its head, its text, and a list of its attachments.
+Call this only in a child process, because it parses strangers' files."""
 
 import hashlib
 import re
@@ -12,13 +12,13 @@ from typing import Final
 from app.core.text import counted
 
 _HEAD: Final = re.compile(rb"[!-9;-~]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*\r?\n")
-"""One field of a mail's head (RFC 5322, 2.2), with the lines that continue it."""
+"""Pattern of one field in a mail's head (RFC 5322, 2.2), with the lines that continue the field."""
 
 _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Return whether a text begins with a mail head: a sender, and a field that only mail programs
+    """Return whether a file begins like a mail: with a sender, and a field that only mail programs
     write."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
@@ -49,7 +49,7 @@ def mail_text(content: bytes) -> str:
 
 
 def _decoded(body: Message) -> str:
-    """Return the text of a part. An unknown character set is decoded as UTF-8."""
+    """Return the text of a part of a mail. Decode it as UTF-8 if the character set is unknown."""
     content = body.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
     try:
@@ -59,7 +59,7 @@ def _decoded(body: Message) -> str:
 
 
 class _Words(HTMLParser):
-    """Collects the text of an HTML page, without styles and scripts."""
+    """Parser that collects the text of an HTML page, without styles and scripts."""
 
     def __init__(self) -> None:
         super().__init__()

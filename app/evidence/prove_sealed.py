@@ -1,11 +1,12 @@
-"""Proves to strangers that something was sealed, and that a log only grew; and returns the part of
-the log for a bundle: an order's leaves with their proofs, and the salts that open them.
+"""Proofs to strangers that something was sealed, and that a log only grew. Also the part of the log
+for a bundle: an order's leaves with their proofs, and the salts that open them.
 
-A proof holds the leaf's document. With it anyone can take the leaf's hash, climb to the head with
-the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a signed checkpoint.
+A proof holds the leaf's document. With it anyone can compute the leaf's hash, climb to the head
+with the sibling hashes on the path (RFC 9162, 2.1.3.2) and compare the head with a signed
+checkpoint.
 
 A bundle shows the leaves of its content, leaves that state later readings of a delivery, and all
-other leaves of the order before the last of these. So none is missing.
+other leaves of the order before the last of these. So a missing leaf would be noticed.
 """
 
 import json
@@ -37,14 +38,15 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
+"""Size in bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum leaves proved on one snapshot, and in a bundle. All are in memory together, and their
-bytes leave a third of the largest bundle for everything else."""
+"""Maximum number of leaves that are proved on one snapshot, and that a bundle contains. All are in
+memory together, and leave a third of the largest bundle for everything else."""
 
 PATHS_AT_ONCE: Final = 500
-"""Leaves whose paths are computed together. Each may read 256 hashes of a level from the store."""
+"""Number of leaves whose paths are computed together. Each may need 256 hashes of a level from the
+store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class InclusionProof:
     """A proof that one leaf is in the log.
 
     text  document whose hash is the leaf
-    path  sibling hashes on the way to the head, lowest first
+    path  sibling hashes on the way from the leaf to the head
     """
 
     subject: str
@@ -90,11 +92,12 @@ async def proofs_of(
     earliest: bool = False,
     witnesses: Witnesses | None = None,
 ) -> Proofs:
-    """Return proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
+    """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
 
     The proofs lead to the newest checkpoint. With `earliest` they lead to the first checkpoint that
     covers all subjects, preferably one that a quorum of witnesses cosigned, and so never change.
-    Raise NotFoundError if a subject is not sealed yet, and UsageError for more than AT_ONCE.
+    Raise NotFoundError if a subject is not sealed yet, and UsageError for more than AT_ONCE
+    subjects.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
@@ -135,7 +138,8 @@ async def proofs_of(
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """Return a checkpoint's note with the lines of all witnesses that cosigned the checkpoint."""
+    """Return a checkpoint's note, followed by the signature line of each witness that cosigned
+    it."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -144,8 +148,8 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext) -> str:
-    """Return the newest checkpoint that a quorum of witnesses has cosigned, with the witnesses'
-    lines. Raise NotFoundError if no quorum has cosigned a checkpoint yet."""
+    """Return the newest checkpoint that a quorum of witnesses has cosigned, with their signature
+    lines. Raise NotFoundError if there is none yet."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -158,8 +162,8 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return the audit path of each leaf in the tree of `size` leaves, without reading a whole
-    tree."""
+    """Return each leaf's audit path in the tree of `size` leaves. Only the needed hashes are
+    read."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]
@@ -169,8 +173,8 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return one proof to the newest checkpoint as JSON. Raise NotFoundError if it is not
-    sealed."""
+    """Return, as JSON, the proof that a subject is covered by the newest checkpoint. Raise
+    NotFoundError if the subject is not sealed."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -178,12 +182,12 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs of several subjects to the newest checkpoint, as JSON.
-
-    They include the texts and salts that open the leaves of records, revisions and audit entries.
-    Raises the same errors as `proofs_of`.
+    """Return, as JSON, proofs that several subjects are covered by the newest checkpoint. They
+    include the texts and salts that open the leaves of records, revisions and audit entries.
 
     with_texts  whether to include parts that may be personal
+
+    Raises the errors of `proofs_of`.
     """
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
@@ -207,7 +211,7 @@ async def prove_each(
 
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint. Raise NotFoundError while nothing is sealed."""
+    """Return the newest checkpoint. Raise NotFoundError if nothing is sealed yet."""
     async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
@@ -218,13 +222,13 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Shortest time between two recorded departures of checkpoints shown to strangers. They may ask
+"""Minimum time between two records that a checkpoint was shown to strangers. Strangers may ask
 every second, and each record is kept forever."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint for strangers, after recording that it was published. Raise
-    NotFoundError while nothing is sealed."""
+    """Return the newest checkpoint for strangers, after recording its publication. Raise
+    NotFoundError if nothing is sealed yet."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
         last = await departure_store.last_by(connection, PUBLISHED)
@@ -238,8 +242,9 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Prove that the log with `new` leaves extends the log with `old` leaves, as JSON. Raise
-    NotFoundError if no checkpoint has such a size, and UsageError if old > new."""
+    """Return, as JSON, the proof that the log with `new` leaves extends the log with `old` leaves.
+    Raise NotFoundError if no checkpoint has one of these sizes, and UsageError unless 0 < old <=
+    new."""
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
     async with context.database.reading() as connection:
@@ -259,8 +264,8 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Name of an order in leaves, in hex: the commitment, and the key that opens it. The key is
-    None if the reference is masked, because the key would allow guessing the reference."""
+    """Pseudonym of an order in leaves, in hex: the commitment, and the key that opens it. If the
+    order's reference is masked, the key is None, because with it the reference could be guessed."""
 
     commitment: str
     key: str | None
@@ -268,8 +273,8 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """One part of a leaf's content: its commitment, and the salt that opens it, both in hex. A
-    masked part has no salt."""
+    """A part of a leaf's content: its commitment, and the salt that opens the commitment, both in
+    hex. A masked part has no salt."""
 
     hash: str
     salt: str | None
@@ -277,12 +282,13 @@ class SealedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTree:
-    """An order in a tree of all orders.
+    """An order's place in a tree of all orders.
 
     leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves when the tree was made
     last    number of the newest of these leaves
-    path    steps from below: number of bits shared with the sibling's commitments, and its hash
+    path    steps from below: number of bits shared with the sibling's commitments, and the
+            sibling's hash
     """
 
     leaf: str
@@ -293,19 +299,19 @@ class InTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
-    """The log's entries for the content of the bundle.
+    """The log's entries for the content of a bundle.
 
     checkpoint  signed head to which all proofs lead; empty if nothing is sealed yet
     unsealed    ids of rows without a leaf under that head
-    origins     every origin of the log in order, each with its number of leaves; empty if the log
-                has had only one
+    origins     all origins of the log in order, each with its final number of leaves; empty if the
+                log has had only one origin
     keys        every public key that has signed for the log, in hex, newest last
-    endorsements for each key, its endorsement by the key before it, in hex; None without one
-    order       name of the order in leaves; None if no known leaf names it
-    parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, those
-                of its last leaf, which seals its current reading
+    endorsements for each key, its endorsement by the previous key, in hex, or None
+    order       pseudonym of the order in leaves; None if no known leaf names it
+    parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, the
+                parts of its last leaf, which seals its current reading
     said        by leaf name, the values of the parts of records, revisions and audit entries
-    tree        the order in the newest tree of all orders; None before the first tree
+    tree        the order in the newest tree of all orders; None if there is no tree yet
     """
 
     checkpoint: str = ""
@@ -324,7 +330,7 @@ def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
     """Mask the customers' phone numbers in records, revisions and audit entries. In a redacted
-    bundle, also mask who acted and why. Masked parts keep only their commitments."""
+    bundle, also mask who acted and why. Masked parts have only their commitments."""
     said = {
         name: {
             part: _masked(value, masking)
@@ -391,9 +397,9 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to the first checkpoint that covers everything sealed about the order and has
-    been cosigned by a quorum of witnesses. Without such a checkpoint, they lead to the first that
-    covers everything.
+    The proofs lead to the first checkpoint that covers everything sealed about the order and that a
+    quorum of witnesses has cosigned. If there is none, they lead to the first that covers
+    everything.
     """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
@@ -458,9 +464,9 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the newest tree made until an instant; None if no tree counts it.
-    If the order began before that day (UTC) and no tree of that day counts the order, return its
-    place in the first later tree that does."""
+    """Return the order's place in the newest tree made until an instant. Return None if no tree
+    counts the order. If the order began on an earlier day (UTC) and no tree of the instant's day
+    counts it, return its place in the first later tree that does."""
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):

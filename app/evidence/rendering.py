@@ -1,7 +1,7 @@
-"""Files of a bundle that follow from its other files and state nothing of their own.
+"""Files of a bundle that follow from its other files and state nothing new.
 
 If the program that made a bundle verifies it, it renders these files again, byte for byte. Another
-release may word them differently. Then the check cannot decide, and says so.
+release may word them differently. Then the check is left undecided, and says so.
 """
 
 import hashlib
@@ -172,7 +172,7 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file: the texts of our modules replace the imports."""
+    """Return the verifier as one file, with the texts of our modules in place of their imports."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -182,12 +182,12 @@ def stand_alone() -> str:
 
 
 def verifier_digest() -> str:
-    """Return the line of `verify.sha256` for `sha256sum --check`."""
+    """Return the line of `verify.sha256`, for `sha256sum --check`."""
     return f"{hashlib.sha256(stand_alone().encode()).hexdigest()}  {VERIFIER.name}\n"
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """Return the rendered files by name. They depend only on ledger and facts."""
+    """Return the rendered files by name. They depend only on the ledger and the facts."""
     # First in plain words for people; then each sentence with the ids that support it, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),
@@ -210,8 +210,8 @@ def release() -> str:
 
 @cache
 def program() -> str:
-    """Return the SHA-256, in hex, of the code that renders these files. Programs with equal digests
-    render equal files, whatever their versions."""
+    """Return the SHA-256, in hex, of the code that renders these files. Programs with the same
+    digest render the same files, whatever their versions."""
     engine = Path(reconcile.__file__).parent
     files = [
         *engine.glob("*.py"),

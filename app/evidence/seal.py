@@ -1,22 +1,23 @@
 """The log's writer: seals entries, and decides which key signs.
 
 1 find     some rows without a leaf, on a snapshot: deliveries, records, revisions, audit entries
-2 hash     their documents, each with a salt and its order's name, in small portions; the tiles
-           that they complete
+2 hash     their documents, in small portions, each with a salt and its order's pseudonym; also the
+           tiles that these leaves complete
 3 sign     the new head as a checkpoint
-4 write    leaves, hashes, checkpoint, in one transaction, if nobody else added meanwhile
+4 write    leaves, hashes and checkpoint, in one transaction, unless another sealer added leaves
+           meanwhile
 
-The log remembers every public key that has signed for it. Only the newest of them may sign: several
+The log stores every public key that has signed for it. Only the newest key may sign: several
 receivers of one database share one key.
 
 Once a day the log also seals the root of the tree of all orders, which states how many leaves each
-order has. With its path to the root, a bundle shows how many leaves an order had that day, so none
-is missing.
+order has. With its path to the root, a bundle shows how many leaves the order had that day, so a
+missing leaf would be noticed.
 
-1 scan     every order's count, on a snapshot: those that changed since the tree before, and, of the
-           groups that they are in, the others
-2 hash     those groups, and what is above them
-3 keep     what changed, in small transactions, and last the tree, which the sealer seals
+1 scan     every order's count, on a snapshot: the counts that changed since the previous tree, and
+           all others in the same groups
+2 hash     those groups, and the nodes above them
+3 keep     the changes, in small transactions, and last the tree, which the sealer then seals
 """
 
 import asyncio
@@ -55,16 +56,17 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum bytes of a note that is read. Ours have some 250; others may have added signatures."""
+"""Maximum size in bytes of a note that is read. Ours have some 250; others may have added
+signatures."""
 
 
 class NotACheckpoint(Exception):
-    """Error for a text that is no checkpoint of this log, with the reason in one sentence."""
+    """Error for a text that is no checkpoint of this log. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The head of a log: its size in leaves and its root."""
+    """The head of a log: the number of leaves, and the root of the tree."""
 
     origin: str
     size: int
@@ -80,13 +82,13 @@ def key_hash(name: str, public: PublicKey) -> bytes:
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """Return the key in the format of note verifiers: name, key hash, and kind and key in
-    base64."""
+    """Return the key in the format of note verifiers: name, key hash, and base64 of kind and
+    key."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
-    """Return a note: a body of whole lines, and its signature."""
+    """Return a note: a body of complete lines, followed by its signature."""
     line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
@@ -97,8 +99,8 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has a signature by this key, and all its signatures by this key
-    verify."""
+    """Return whether the note has at least one signature by this key, and every one of them
+    verifies."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -109,7 +111,8 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a note signed by anybody. Raise NotACheckpoint for any other text."""
+    """Parse a signed checkpoint without verifying its signature. Raise NotACheckpoint for any other
+    text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
@@ -131,29 +134,30 @@ def read_checkpoint(note: str) -> Checkpoint:
 
 
 AT_ONCE: Final = 4_096
-"""Leaves in one transaction, which occupies the writer for some twenty milliseconds."""
+"""Number of leaves in one transaction, which occupies the writer for some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Documents hashed before other tasks get a turn: one or two milliseconds."""
+"""Number of documents hashed before other tasks get a turn. Hashing them takes one or two
+milliseconds."""
 
 REST_S: Final = 1.0
-"""Seconds until the next round after a round that found nothing to seal."""
+"""Seconds of rest after a round that found nothing to seal."""
 
 GATHER_S: Final = 0.25
-"""Seconds between two rounds, and so between two checkpoints, when each round seals everything. New
-rows share a transaction, and a round is short enough to delay nobody."""
+"""Seconds of rest after a round that sealed everything, and so between two checkpoints. New rows
+meanwhile share a transaction, and a round is short enough to delay nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSigner:
-    """Signer of this log's checkpoints; see `open_signer`."""
+    """Key and origin with which this log's checkpoints are signed, from `open_signer`."""
 
     origin: str
     key: EvidenceKey
 
 
 class Sealer:
-    """Sealer of one database's rows. Any number of sealers may run at once."""
+    """Sealer of one database's rows. Any number of sealers may run concurrently."""
 
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
@@ -162,13 +166,14 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Return the seconds to rest after a round: 0 if more rows may be waiting."""
+        """Return how many seconds to rest after a round. Return 0 if more rows may be waiting."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch. Return 0 if no row is left, or if another sealer added leaves first."""
+        """Seal a batch of rows and return their number. Return 0 if no row is left, or if another
+        sealer added leaves first."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -213,8 +218,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. Leave out readings of deliveries if the delivery's leaves
-    already state the reading."""
+    """Yield the rows that need a leaf. Leave out a reading of a delivery if the delivery's leaves
+    already state it."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -227,13 +232,13 @@ def _unsaid(
 def leaves_for(
     rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
 ) -> list[leaf_store.Leaf]:
-    """Return leaves for these rows, numbered upwards from `first`."""
+    """Build leaves for these rows, with numbers from `first` upwards."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
 async def anything_unsealed(context: AppContext) -> bool:
-    """Return whether a row may still lack its leaf."""
+    """Return whether any row may still have no leaf."""
     async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
@@ -245,9 +250,9 @@ async def seal_all(
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Seal until no row is left, and return the number of sealed rows.
+    """Seal rows until none is left, and return their number.
 
-    sweep  whether to examine every row
+    sweep  whether to examine every row, not only rows that are marked as unsealed
     """
     if sweep:
         async with context.database.writing() as connection:
@@ -260,8 +265,8 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key, and begin the log with the key if no log has begun. If a new log has
-    no key yet, make one. Raise ConfigurationError if the log was begun with another key, or if its
+    """Load the evidence key for signing. If no log has begun, begin one with this key, and make the
+    key if it is missing. Raise ConfigurationError if the log was begun with another key, or if its
     key is missing."""
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
@@ -309,9 +314,13 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin and forget its witnesses. Nobody may seal at the same time. After a
-    restore the log may continue differently from what others have seen. Under one origin, two such
-    checkpoints would look like a rewritten log. Return the new origin; None if no log has begun."""
+    """Give the log a new origin and forget its witnesses. Return the new origin, or None if no log
+    has begun.
+
+    After a restore, the log may continue differently from what others have seen. Under the old
+    origin, its checkpoints would look like those of a rewritten log. Nobody may seal at the same
+    time.
+    """
     known = await log_store.identity(connection)
     if known is None:
         return None
@@ -322,9 +331,9 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin by `begin_origin`, with an entry in the trail. Needs a database
-    opened `alone`. Return the log's new identity. Raise NotFoundError if no log has begun, and
-    UsageError if the person may not rename the log."""
+    """Give the log a new origin as `begin_origin` does, and record that in the trail. Return the
+    log's new identity. The database must be opened `alone`. Raise NotFoundError if no log has
+    begun, and UsageError if the person may not rename the log."""
     now = context.clock.now()
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="log_renamed")
@@ -345,7 +354,7 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make a new key in its own file, or load the one that another process has just made."""
+    """Make a new key in a new file, or load the key that another process has just made."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -359,11 +368,12 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new key that signs from now on. The old key's file, if it exists, is kept beside it.
+    """Make a new key that signs from now on. The old key's file, if it exists, is kept in the same
+    folder.
 
-    If an earlier rotation stopped after moving the old key's file, the old key still endorses the
-    new key. Raise ConfigurationError if nothing is signed yet, or the files cannot be written, and
-    UsageError if the person may not rotate the key.
+    The old key endorses the new key. This works even if an earlier rotation was interrupted after
+    moving the old key's file. Raise ConfigurationError if nothing is signed yet or the files cannot
+    be written, and UsageError if the person may not rotate the key.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -392,11 +402,11 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Move the key's file away and make a new key. Return (old key, new key).
+    """Rename the key's file and make a new key. Return (old key, new key). The old key is None if
+    its file is missing.
 
-    The old key is None if its file is missing.
-
-    until  public key that signed until now, in hex; an interrupted rotation may have moved its file
+    until  public key that has signed so far, in hex; an interrupted rotation may have renamed its
+           file
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -417,12 +427,12 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Suffix of an earlier key's file name; the instant follows it."""
+"""Suffix of the file name of a former key, before the instant of its replacement."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text that a key signs for its successor: four lines, ending with both keys in
-    hex."""
+    """Return the text that a key signs to endorse its successor: four lines, ending with both keys
+    in hex."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -431,9 +441,7 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the newest keys of a log, as far back as each was endorsed by the key before it.
-
-    The newest key is last.
+    """Return the newest keys of a log in order, back to the first that no previous key endorsed.
 
     keys          all keys, oldest first
     endorsements  for each key, in hex: one signature for each origin that the log had at the time;
@@ -455,7 +463,8 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Endorsement signatures that are examined: one for each restore after which a log forked."""
+"""Maximum number of endorsement signatures that are examined. There is one for each restore after
+which the log got a new origin."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
@@ -473,18 +482,19 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Entries hashed before other tasks get a turn: about a millisecond."""
+"""Number of entries hashed before other tasks get a turn. Hashing them takes about a
+millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
-"""Packed form of an entry in memory. A tuple would take three times as much."""
+"""Packed form of an entry in memory. A tuple would take three times as much memory."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """Changes of a tree that are to be hashed and stored.
+    """Changes of the tree of all orders that are still to be hashed and stored.
 
     changed  packed entries that changed, by the first byte of their commitments
-    others   packed entries that did not change, likewise
+    others   packed entries that did not change, by the first byte of their commitments
     groups   new hashes, by number of bits and place
     """
 
@@ -503,8 +513,9 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree of all orders if it is due. Any number of sealers may run at once. A tree
-    is due on each day after the last tree, or else after the log's beginning."""
+    """Make the day's tree of all orders if it is due, and return whether it was made. A tree is due
+    if the last tree, or else the log's beginning, was on an earlier day. Any number of sealers may
+    run concurrently."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -517,9 +528,9 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 
 async def seal_orders_for(context: AppContext, order: str) -> bool:
-    """Make today's tree of all orders if a bundle of this order needs it; return whether it was
+    """Make today's tree of all orders if a bundle of this order needs it, and return whether it was
     made. The bundle needs the tree if the order began on an earlier day (UTC) and no tree of today
-    counts the order."""
+    counts it."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         named = (await order_store.named_orders(connection, [order])).get(order)
@@ -537,8 +548,8 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make the current tree of all orders. Return False if another sealer was first, or if no leaf
-    names an order yet."""
+    """Make a new tree of all orders. Return False if another sealer was faster, or if no leaf names
+    an order yet."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -573,7 +584,7 @@ async def seal_orders(context: AppContext) -> bool:
 
 
 async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
-    """Return the root of the tree, and store the new hashes in `growing`."""
+    """Return the root of the tree of all orders, and store the new hashes in `growing`."""
     since = -1 if growing.before is None else growing.before.size
     top = dict(
         await order_tree_store.kept_groups(
@@ -607,8 +618,8 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield the changed groups whose commitments begin with this byte, each group with all its
-    entries."""
+    """Yield each changed group whose commitments begin with this byte, with all entries of the
+    group."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

@@ -1,5 +1,4 @@
-"""Rows that evidence reads: an order's bytes and revisions, and the rows that verifying the log
-compares."""
+"""Rows that evidence reads: an order's bytes and revisions, and rows to compare with the log."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, fields
@@ -18,11 +17,11 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDelivery:
-    """One delivery as it was stored.
+    """A delivery as it was stored.
 
-    body      None if it was deleted, and for a redelivery, because the first arrival has the bytes
-    envelope  digest of the whole body, for one of several events in one request
-    whole     that whole body
+    body      None if it was deleted, or if this is a redelivery, whose bytes the first delivery has
+    envelope  digest of the request's whole body, if the request has several events
+    whole     the request's whole body, if the request has several events
     """
 
     delivery_id: str
@@ -40,7 +39,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """Return these deliveries in order of arrival."""
+    """Return the deliveries with these ids in order of arrival."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -67,7 +66,7 @@ async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def details_of_records(connection: AsyncConnection, records: Iterable[str]) -> dict[str, str]:
-    """Return the texts stored for these records, such as a service's answer, by record."""
+    """Return the texts stored for these records, such as a service's answer, by record id."""
     rows = await select_in(
         connection,
         sql="SELECT id, details FROM records WHERE details IS NOT NULL AND id IN ({})",
@@ -90,7 +89,7 @@ async def revisions_of(
 
 
 AT_ONCE = 50
-"""Whole bodies read at a time. Each may have a mebibyte, or the limit in the settings."""
+"""Number of whole bodies read at a time. Each may have a mebibyte, or the limit in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) ->
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield every stored body that contains several events, as (digest, body)."""
+    """Yield all stored bodies with several events, as (digest, body)."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -127,7 +126,7 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return the subjects of rows that have no leaf and will never get one, up to a limit."""
+    """Return the subjects of rows that have no leaf and will never get one, at most `limit`."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -148,7 +147,8 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows that have no leaf although later rows of their kind are sealed."""
+    """Return subjects of rows that have no leaf, although later rows of the same kind are
+    sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)
@@ -156,8 +156,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows that are neither sealed nor marked for sealing, after the sweep over their kind
-    ended."""
+    """Return subjects of rows that are neither sealed nor marked for sealing. Return none until the
+    sweep over their kind has ended."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

@@ -1,7 +1,8 @@
-"""Exports an order's evidence as a scenario that repeats its deliveries in order and in time.
+"""Export of an order's evidence as a scenario that repeats its deliveries in order and in time.
 
-It has no secret, no phone number and no name; bodies keep their amounts and their structure. The
-simulated provider plays it, signed with a secret of its own, into any sandbox instance.
+A scenario has no secret, no phone number and no name. Its bodies keep their amounts and structure.
+The simulated provider signs the deliveries with its own secret and sends them to a sandbox
+instance.
 """
 
 import json
@@ -41,30 +42,31 @@ from reconcile.transparency.evidence import by_event, history_document
 
 
 FORMAT: Final = "tallyhook scenario 1"
-"""Name of the format in a scenario."""
+"""Name of the format, as a scenario states it."""
 
 Read = Callable[[bytes], Event]
-"""Reads the events of a body, whatever its digest. Raises Unreadable, which is a ValueError."""
+"""Function that reads the event in a body, whatever its digest. Raises Unreadable, which is a
+ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
-"""Piece of a body: a text, or `{"at": moment, "as": form}`, which a replay fills in."""
+"""Piece of a body: a text, or `{"at": moment, "as": form}`, for which a replay writes a date."""
 
 _SHORT: Final = 9
-"""Shorter numbers are neither phone numbers nor accounts."""
+"""Minimum length of a number that may be a phone number or an account."""
 
 _KEPT_MAX: Final = 300
-"""Maximum characters of a text that is read as a reference. A longer one could hide a whole
-document."""
+"""Maximum length in characters of a text that is read as a reference. A longer text could hide a
+whole document."""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
-"""A private-use character of Unicode that replaces a date while the body is one text."""
+"""Private-use character of Unicode that replaces a date while the body is a single text."""
 
 
 class StandIns:
-    """Replacements for texts. Equal texts get equal replacements within one scenario.
+    """Replacements for texts. Within one scenario, equal texts get equal replacements.
 
     masking  masking of the phone numbers that no body may contain
     """
@@ -74,7 +76,7 @@ class StandIns:
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Return a replacement of the same kind: digits for digits, words for words."""
+        """Return a replacement of the same kind for a text: digits for digits, words for words."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -83,8 +85,8 @@ class StandIns:
         return self._known[text]
 
     def body(self, body: bytes, read: Read) -> list[Piece]:
-        """Return the body in pieces. Raise UsageError if personal data cannot be removed from
-        it."""
+        """Return the body in pieces, without personal data. Raise UsageError if personal data
+        cannot be removed."""
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
             document = self._without(document, path, leaf, event=event, read=read)
@@ -96,8 +98,8 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path of the document, unless the document would be read
-        differently."""
+        """Replace the value at this path of the document, unless the document would then be read as
+        another event."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -121,13 +123,13 @@ class StandIns:
 
 
 def shown(path: Path) -> str:
-    """Format the path of a leaf, such as `data.items[0].reason`."""
+    """Return the path of a leaf as text, such as `data.items[0].reason`."""
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in path]
     return "".join(steps).removeprefix(".")
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document is read as this event, apart from the digest."""
+    """Return whether the document is read as this event. Digests are not compared."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -136,7 +138,7 @@ def says(document: Any, event: Event, read: Read) -> bool:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield every text and number. Numbers are NumberText values."""
+    """Yield every text and number in a JSON value, with its path. Numbers are NumberText values."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*path, name))
@@ -148,7 +150,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def put(document: Any, path: Path, value: Any) -> Any:
-    """Return a copy of the document with another value at this path."""
+    """Return a copy of the document in which the value at this path is replaced."""
     if not path:
         return value
     copy = document.copy()
@@ -172,8 +174,8 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Return the document with a mark in place of its date, and the date's format. A document
-    without a date is returned unchanged, with None."""
+    """Return the document with a mark in place of its date, and the date's format. If the event has
+    no date, return the document unchanged, and None."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
@@ -190,8 +192,8 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970; None for any other
-    text."""
+    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970. Return None for any
+    other text."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -223,12 +225,13 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
         "order_not_fulfilled",
     }
 )
-"""Records that a replay can make, because the shop states them by the API."""
+"""Records that a replay can create, because the shop states them through the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderScenario:
-    """A scenario as JSON values. `left_out` lists, in sentences, what a replay cannot reproduce."""
+    """A scenario as JSON values. `left_out` has a sentence for each thing that a replay cannot
+    reproduce."""
 
     document: dict[str, Any]
     left_out: tuple[str, ...]
@@ -237,10 +240,10 @@ class OrderScenario:
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
 ) -> OrderScenario:
-    """Make the scenario of an order as of an instant. The audit trail records who took it.
+    """Make the scenario of an order as of an instant. Record in the audit trail who took it.
 
-    Raise NotFoundError for an unknown order, UsageError if bodies were deleted or personal data
-    cannot be removed from them.
+    Raise NotFoundError for an unknown order. Raise UsageError if bodies were deleted, or if
+    personal data cannot be removed from them.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
@@ -261,7 +264,8 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Make the scenario. Its expectation covers only what a replay can reproduce."""
+    """Make the scenario of a dossier. Its expected result covers only what a replay can
+    reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

@@ -1,7 +1,7 @@
-"""Verifies an evidence bundle from its file alone, without a database or a configuration.
+"""Verification of an evidence bundle from its file alone, without a database or a configuration.
 
-The steps that any Python can do are in `app.evidence.verify`, which every bundle holds. This module
-has those that need more: ed25519, `reconcile`, and the providers' own schemes.
+`app.evidence.verify`, which every bundle contains, has the steps that any Python can do. This
+module has the steps that need more: ed25519, `reconcile`, and the providers' own schemes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """A delivery whose bytes are in the bundle, with its entry in the history."""
+    """A delivery whose bytes are in the bundle, and the event in its history entry."""
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -54,7 +54,8 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that the bundled bodies, read again with the bundled profiles, give the history."""
+    """Check that the bodies in the bundle, when read with the profiles in the bundle, give its
+    history."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -108,7 +109,8 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Check signatures made with the payment services' own keys, using their public keys."""
+    """Check the signatures that payment services made with their own keys, using their public
+    keys."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -173,8 +175,8 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profiles by source; None if a profile was written for another release and is not
-    understood. Raises Wrong if this program made the bundle and a profile is invalid."""
+    """Return the profiles by source. Return None if another release wrote a profile that this one
+    does not understand. Raise Wrong if this program made the bundle and a profile is invalid."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -197,15 +199,15 @@ def _other_language(bundle: verify.Bundle) -> str:
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Maximum bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+"""Maximum size in bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
 
 MAX_KEY_FILE: Final = 4096
-"""Maximum characters of a public key's file; ours have some 100."""
+"""Maximum size in characters of a public key's file. Ours have some 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of each step. `order` and `as_of` are stated by the bundle; None if it states none.
+    """Result of each step. `order` and `as_of` are the bundle's own statements, or None.
 
     not_proven  parts that rest only on the word of the bundle's maker, whatever steps passed
     """
@@ -236,7 +238,8 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """Read a bundle's file, up to a size limit. Raise NotFoundError and UsageError."""
+    """Read a bundle's file, up to a size limit. Raise NotFoundError if the file is missing, and
+    UsageError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(verify.MAX_BYTES + 1)
@@ -247,8 +250,8 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Read a key given as a line in minisign's format, or as a file. Raise UsageError for other
-    texts."""
+    """Return the public key in a line of minisign's format, or in a file with such a line. Raise
+    UsageError for any other text."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -265,7 +268,8 @@ class KeptCheckpoint:
     """A published checkpoint that the verifying person has kept.
 
     note  text of the checkpoint
-    path  hashes of a consistency proof between it and the bundle's checkpoint; None without a proof
+    path  hashes of a consistency proof between this and the bundle's checkpoint; None without a
+          proof
     """
 
     note: str
@@ -274,7 +278,7 @@ class KeptCheckpoint:
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """Read a checkpoint from its file, and its proof from the output of `log consistency`. Raise
-    UsageError for a file of another kind, because the bundle is not at fault then."""
+    UsageError for any other file. The bundle is then not at fault."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -315,7 +319,8 @@ class TrustedWitnesses:
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the witnesses on the command line; None without any. Raise UsageError.
+    """Return the witnesses named on the command line; None if none are named. Raise UsageError for
+    invalid keys or a quorum that is too large.
 
     quorum  number of cosignatures required; None requires all witnesses
     """
@@ -333,7 +338,7 @@ def verify_evidence(
     witnesses: TrustedWitnesses | None = None,
     now: Instant | None = None,
 ) -> VerifiedBundle:
-    """Run every step on a bundle.
+    """Run every verification step on a bundle.
 
     now        time of the verifier's clock; None for this computer's clock
     trusted    key that must have signed the bundle, known from elsewhere
@@ -385,11 +390,11 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield the unproven parts that `verify.py` reports, without those that this program checks
-    itself.
+    """Yield the unproven parts that `verify.py` reports, except the parts that this program has
+    checked.
 
     passed     steps that have passed; `signature` only if the key is known to be the shop's
-    left       leaves of a kept checkpoint of the bundle's log; 0 without one
+    left       number of leaves of a kept checkpoint of the bundle's log; 0 if there is none
     witnesses  witnesses that have cosigned the bundle's checkpoint
     """
     shown = {
@@ -410,8 +415,9 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence on the leaves or times for which the log could have been rewritten. A kept
-    checkpoint rules that out for its leaves. Witnesses rule it out since they cosigned."""
+    """Yield a sentence on the leaves or times for which the log may have been rewritten. A kept
+    checkpoint rules this out for its leaves. Witnesses rule this out from the time of their
+    cosignatures."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -448,7 +454,8 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that the rendered files equal what this program renders from the rest of the bundle."""
+    """Check that the rendered files equal what this program renders from the bundle's other
+    files."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -463,8 +470,8 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Render files from the rest of a bundle, and return them by name. Raise Wrong and ValueError
-    for a malformed bundle."""
+    """Render the rendered files of a bundle again from its other files, and return them by name.
+    Raise Wrong or ValueError for a malformed bundle."""
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
         history=history,
@@ -549,9 +556,9 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check the checkpoint's signature. The key must have signed the manifest, or be an earlier key
-    whose successors, each endorsed by the one before, lead to it. A bundle can name any other
-    key."""
+    """Check the checkpoint's signature. The signing key must be the key of the manifest, or an
+    earlier key from which endorsements lead to it, each by the previous key. A bundle could name
+    any other key."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -578,8 +585,8 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
     """Check that the bundle's checkpoint and the kept checkpoint belong to one log: the later must
-    extend the earlier (RFC 9162, 2.1.4.2). A kept checkpoint may be signed with a key that the
-    bundle does not know. The result is then undecided: the person must know whose key it is."""
+    extend the earlier (RFC 9162, 2.1.4.2). If the kept checkpoint is signed with a key that the
+    bundle does not know, the result is undecided, because the person must know whose key it is."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -617,8 +624,7 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
 
 
 def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
-    """Raise Wrong unless the kept checkpoint names the bundle's log by a present or earlier
-    origin."""
+    """Raise Wrong unless the kept checkpoint has a present or former origin of the bundle's log."""
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
@@ -637,8 +643,8 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return which witnesses cosigned the bundle's checkpoint, and when. Raise Wrong for a false
-    cosignature."""
+    """Return the time at which each witness cosigned the bundle's checkpoint, or None. Raise Wrong
+    for a false cosignature."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
@@ -672,7 +678,8 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return the keys of the log that lead to the bundle's key, each endorsing its successor."""
+    """Return the log's keys from which endorsements lead to the bundle's key, including that
+    key."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

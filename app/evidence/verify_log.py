@@ -1,17 +1,17 @@
-"""Recomputes the log from the ground up, on one snapshot, while the service runs.
+"""Verification of the whole log from its rows, on one snapshot, while the service runs.
 
-    1 leaves       numbers without gaps; each is the hash of its row, and the row has its contents
-    2 hashes       every kept hash is that of the leaves beneath it
-    3 heads        every checkpoint is the head of its leaves, as it was signed, by a key of ours
+    1 leaves       numbers have no gaps; each leaf is the hash of its document, and its row fits it
+    2 hashes       every stored hash is the hash of the leaves beneath it
+    3 heads        every checkpoint is the head of its leaves, signed by a key of the log
     4 rows         every row has a leaf, or waits for one
-    orders         each leaf is the next one of the order that it names, under the name that the
-                   order has, and each day's tree of all orders is that of the leaves there were;
-                   memory grows with the orders: some 250 bytes for each
-    the key        the newest key that signs is the one that this machine has: somebody with the
-                   database and not the key would have to put one of their own in its place
-    5 departures   every checkpoint that left the house, shown, delivered or cosigned, is a head of
-                   this log, as far as is known here
-    6 kept         a checkpoint that was kept elsewhere is one, too
+    orders         each leaf is the next one of the order that it names, by the order's pseudonym,
+                   and each day's tree of all orders fits the leaves of its time; memory grows by
+                   some 250 bytes for each order
+    the key        the newest key that signs is the key of this machine: somebody with the database
+                   but without the key would have to replace it
+    5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log, as
+                   far as is known here
+    6 kept         a checkpoint that was kept elsewhere is a head of this log, too
 
 Each layer is compared with the one below it, so a change is reported only once, at its own layer.
 """
@@ -50,7 +50,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members that belong to the leaf itself, or are compared in another way than with its row."""
+"""Members that belong to the leaf itself, or that are not compared with its row directly."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -58,7 +58,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the current rows of these leaves. Rows that were deleted are left out."""
+    """Return the current rows for these leaves. Leaves whose row was deleted have none."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -75,7 +75,7 @@ async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) ->
 async def contents(
     connection: Connection, leaves: Sequence[leaf_store.Leaf]
 ) -> Mapping[str, store.Content]:
-    """Return the bodies and headers of the deliveries among these leaves."""
+    """Return the bodies and headers of those leaves that are deliveries, by id."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
     return await store.contents_of(connection, ids)
 
@@ -83,7 +83,7 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf and its row do not fit; None if they fit. Compares (1) the
+    """Return a sentence on why a leaf and its row do not fit; None if they fit. Compare (1) the
     hash, (2) the row, (3) the sealed content except deleted headers, (4) the body."""
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
@@ -109,12 +109,14 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery's reading has changed since it was sealed, as by `reindex`."""
+    """Return whether a delivery has been read differently since it was sealed, for example by
+    `reindex`."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree built from the log's leaves, for comparison with stored hashes and signed heads."""
+    """Tree that is built from the log's leaves, to be compared with stored hashes and signed
+    heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         self._known = known
@@ -122,14 +124,14 @@ class Tree:
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
         self.sound = 0
-        """Leaves of the largest checkpoint so far that matches the tree."""
+        """Number of leaves of the largest checkpoint so far that matches the tree."""
         self._wrong_heads = 0
         self.made: dict[Node, Hash] = {}
-        """Hashes of complete tiles since the last call of `wrong_nodes`."""
+        """Hashes of the tiles that were completed since the last call of `wrong_nodes`."""
 
     @property
     def size(self) -> int:
-        """Return the number of leaves so far."""
+        """Return the number of leaves added so far."""
         return self._frontier.size
 
     def append(self, leaf: Hash) -> None:
@@ -141,7 +143,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield the stored hashes that differ from the computed tiles, as (first leaf beneath,
+        """Yield each stored hash that differs from the computed tile, as (first leaf beneath,
         sentence)."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
@@ -154,8 +156,8 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint at the current size does not match the tree; None if it matches.
-        The first checkpoint that does not match shows where the log was changed."""
+        """Return why a checkpoint at the tree's present size does not match the tree; None if it
+        matches. The first mismatch shows where the log was changed."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -179,8 +181,8 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a published checkpoint at the current size does not match; None if it
-        matches."""
+        """Return why a published checkpoint at the tree's present size does not match the tree;
+        None if it matches."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -198,8 +200,8 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the kept checkpoint does not match the log at its current size; None if it
-        matches."""
+        """Return why the kept checkpoint does not match the tree; None if it matches, or if it has
+        another size than the tree at present."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -214,22 +216,23 @@ class Tree:
 
 
 AT_ONCE: Final = 1_000
-"""Leaves in memory at a time."""
+"""Number of leaves in memory at a time."""
 
 BODIES_AT_ONCE: Final = 50
-"""Deliveries whose bodies are in memory at a time: each may have a mebibyte, or what is set."""
+"""Number of deliveries whose bodies are in memory at a time. Each body may have a mebibyte, or the
+limit in the settings."""
 
 MAX_PROBLEMS: Final = 50
-"""Problems that are reported; further ones are only counted."""
+"""Number of problems that are reported. Further problems are only counted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
     """Result of verifying the log: what was recomputed, and what differs.
 
-    tell     number of problems to keep; further problems are only counted
-    waiting  rows that still lack a leaf
-    reread   deliveries whose reading has changed since they were sealed
+    tell     number of problems to report; further problems are only counted
+    waiting  rows that still have no leaf
+    reread   deliveries that have been read differently since they were sealed
     first    number of the first leaf that does not fit
     left     the largest checkpoint known to be published
     gaps     the database's accepted gaps, in which leaves and checkpoints may be lost
@@ -248,7 +251,7 @@ class VerifiedLog:
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
-        """Count a problem, and keep it if it is among the first."""
+        """Count a problem, and store it if fewer than `tell` are stored."""
         self.found += 1
         if leaf is not None:
             self.first = leaf if self.first is None else min(leaf, self.first)
@@ -309,7 +312,8 @@ async def verify_log(
     own      this machine's key; None if it is not known
     tell     number of problems to report; further problems are only counted
 
-    Raise NotFoundError if no log has begun, and UsageError if `against` is no checkpoint of it.
+    Raise NotFoundError if no log has begun, and UsageError if `against` is no checkpoint of the
+    log.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
@@ -349,7 +353,7 @@ async def verify_own_log(context: AppContext) -> VerifiedLog:
 
 
 class _Verification:
-    """One pass over the log; its result is `verified`."""
+    """One pass over the whole log. Its result is `verified`."""
 
     def __init__(
         self,
@@ -369,7 +373,7 @@ class _Verification:
         self.verified = VerifiedLog(tell=tell)
 
     async def run(self, *, progress: Callable[[int, int], None]) -> VerifiedLog:
-        """Verify layer by layer."""
+        """Verify the log layer by layer, and return the result."""
         size, after = await log_queue_store.log_size(self._connection), 0
         await self._more_heads(0)
         await self._more_left(0, "")
@@ -410,8 +414,8 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of the new size. After a missing leaf there
-        is no tree, so later leaves are only compared with their rows."""
+        """Add a leaf to the tree, and compare the heads of the new size. If a leaf is missing, the
+        tree ends there, and later leaves are only compared with their rows."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -455,7 +459,7 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that no stored hash or head lies beyond the last leaf, and that a head covers all
+        """Check that no stored hash or head is beyond the last leaf, and that a head covers all
         leaves."""
         if not self._whole:
             return
@@ -495,7 +499,7 @@ class _Verification:
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
     def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
-        """Check that a checkpoint kept elsewhere belongs to this log."""
+        """Check that a checkpoint that was kept elsewhere belongs to this log."""
         if not self._tree.signed(note, origin=kept.origin):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
@@ -516,15 +520,15 @@ class _Verification:
 # --- how the leaves name their orders -------------------------------------------------------------
 
 SURE: Final = frozenset(("record", "revision", "deed"))
-"""Kinds whose rows never change content or move to another order."""
+"""Kinds of leaves whose rows never change their content or their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Current names of some orders in leaves.
+    """Current pseudonyms of some orders in leaves.
 
     erased  commitments whose order can no longer be known
-    secret  source of the salts of parts
+    secret  secret from which the salts of parts are derived
     """
 
     orders: Mapping[str, order_store.NamedOrder]
@@ -532,8 +536,8 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf with this order name belongs to this order. An erased name fits any
-        order."""
+        """Return whether a leaf with the commitment `of` belongs to this order. An erased
+        commitment fits any order."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
@@ -562,7 +566,7 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the names of these rows' orders.
+    """Return the pseudonyms of these rows' orders.
 
     erased  result of `erased_orders`, passed in because it may be long
     """
@@ -574,8 +578,8 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return a sentence on why a leaf's order or sealed content differs from its row; None if it
-    fits."""
+    """Return a sentence on why a leaf's order or sealed content differs from its row; None if both
+    agree."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -589,7 +593,7 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
 
 
 class OrderCounts:
-    """Number of leaves of each order, with its newest leaf, counted while the log is read."""
+    """Counter of each order's leaves, with the newest leaf, while the log is read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
         self._tree = OrderTree()
@@ -597,7 +601,8 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return why the leaf is not the next leaf of its order; None if it is."""
+        """Count a leaf. Return a sentence if the leaf is not its order's next leaf; None
+        otherwise."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -615,7 +620,7 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a sentence for each tree of the log's first `size` leaves that does not match the
+        """Yield a sentence for each tree of all orders at this log size that does not match the
         leaves."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
@@ -628,8 +633,8 @@ class OrderCounts:
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
         """Return why the stored newest tree differs from the tree of the log's first `size` leaves.
-        A wrong stored tree would spoil proofs and the next tree. Return an empty list if the stored
-        tree covers another number of leaves."""
+        Return nothing if the stored tree is of another size. A wrong stored tree would spoil proofs
+        and the next tree."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()
@@ -651,7 +656,7 @@ class OrderCounts:
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
-        """Return a sentence for each order whose stored count differs from its leaves."""
+        """Return a sentence for each order whose stored number of leaves is wrong."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} is of "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "

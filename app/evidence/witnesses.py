@@ -1,18 +1,19 @@
-"""Witnesses: independent parties, with keys of their own, who cosign checkpoints of the log.
+"""Witnesses: independent parties, with their own keys, who cosign checkpoints of the log.
 
-A witness stores the last checkpoint that it has seen of a log, and cosigns a later one only if it
-extends that. A person who trusts enough witnesses need not trust the shop's word that its log was
-never rewritten. They are asked in the background, over C2SP tlog-witness:
+A witness stores the last checkpoint of a log that it has cosigned, and cosigns a later checkpoint
+only if that extends the stored one. A person who trusts enough witnesses need not trust the shop's
+word that its log was never rewritten. Witnesses are asked in the background, over C2SP
+tlog-witness:
 
-    1 choose   the newest checkpoint as of the last full interval: all witnesses, and every worker,
-               are asked to cosign the same one
+    1 choose   the newest checkpoint as of the last full interval, so that every worker asks all
+               witnesses to cosign the same checkpoint
     2 claim    each witness that has not cosigned it, and may be asked again by now
-    3 ask      with the proof that it began with the one that the witness cosigned last; where the
-               witness knows another size than we think, it says so, and is asked again
-    4 verify   its signature over this very checkpoint, and its clock
-    5 keep     the cosignature, or why there is none, and when it is asked again
+    3 ask      with the proof that the checkpoint extends the one that the witness cosigned last. If
+               the witness knows another size than we think, it says so, and is asked again
+    4 verify   the signature over this very checkpoint, and the witness's clock
+    5 keep     the cosignature, or why there is none, and when to ask again
 
-No transaction is open while a witness is waited for.
+No transaction is open while a witness is asked.
 """
 
 import asyncio
@@ -37,7 +38,8 @@ from reconcile.documents import Count, InstantText, Keywords
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
-"""Tolerated clock difference of a witness. Others later rely on the time that it states."""
+"""Tolerated difference between a witness's clock and ours. Others later rely on the time that it
+states."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: see its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -56,15 +58,15 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "log_is_another": "it has cosigned another log than this one: the log was written anew, or put "
     "back from a backup (`tallyhook log rename`)",
 }
-"""Reason why a witness does not cosign, and what to do, by code."""
+"""Reason why a witness does not cosign, and what to do, by the reason's code."""
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
-"""Codes by which a witness says that the log contradicts what it has seen."""
+"""Codes with which a witness says that the log contradicts an earlier checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """A witness. `url` is the address to which `/add-checkpoint` is appended."""
+    """A witness. Requests go to `url` followed by `/add-checkpoint`."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)
@@ -94,7 +96,7 @@ class Witnesses:
 
 
 def witnesses_of(settings: Settings) -> Witnesses | None:
-    """Return the configured witnesses; None if none are configured."""
+    """Return the witnesses in the settings; None if there are none."""
     evidence = settings.evidence
     pairs = [each.split(" ") for each in evidence.witnesses]
     if not pairs:
@@ -108,12 +110,13 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """Error for a line in a witness's name that the witness's key did not sign for this note."""
+    """Error for a signature line in a witness's name that does not verify with the witness's
+    key."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return when a witness cosigned a checkpoint, by its own statement; None if it has not
-    cosigned. Raise WrongCosignature if a line names its key and does not verify (C2SP
+    """Return when a witness cosigned a checkpoint, as the witness states; None if it has not
+    cosigned. Raise WrongCosignature if a line names the witness's key and does not verify (C2SP
     signed-note)."""
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
@@ -129,7 +132,8 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | 
 
 
 def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
-    """Parse the witness keys that a verifying person trusts. Raise UsageError."""
+    """Parse the witness keys that a verifying person trusts. Raise UsageError for an invalid or
+    repeated key."""
     found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
@@ -174,8 +178,8 @@ class WitnessesDocument(TypedDict):
 
 
 def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
-    """Return the state of a witness: `waiting` before its first cosignature, `cosigns`, `fails`, or
-    `contradicts`."""
+    """Return the state of a witness: `cosigns`, `fails`, `contradicts`, or `waiting` if it has
+    neither cosigned nor failed yet."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
     if state.problem is None:
@@ -184,7 +188,7 @@ def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
 
 
 async def witness_document(context: AppContext) -> WitnessesDocument:
-    """Return the witnesses as JSON. The document also has the size of the log that a quorum has
+    """Return a JSON document on the witnesses. It also has the size of the log that a quorum has
     cosigned, and the last checkpoint published in each way."""
     witnesses = witnesses_of(context.settings)
     async with context.database.reading() as connection:
@@ -241,7 +245,7 @@ def departure_way(departure: departure_store.Departure) -> str:
 
 
 def departure_sentence(departure: departure_store.Departure) -> str:
-    """Describe the publication of a checkpoint for people."""
+    """Return a sentence for people on how and when a checkpoint was published."""
     how = {
         "published": "shown under /.well-known/tallyhook/",
         "folder": "put into a folder",
@@ -257,33 +261,35 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds until a witness must answer; it verifies a few hashes and writes one row. All TRIES
-together take less than the time allowed for stopping."""
+"""Seconds within which a witness must answer. It verifies a few hashes and writes one row. All
+TRIES together take less than the time allowed for stopping."""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Maximum bytes of an answer. A cosignature has some 150, and a witness may sign with several
-keys."""
+"""Maximum size of an answer in bytes. A cosignature has some 150 bytes, and a witness may sign with
+several keys."""
 
 TRIES: Final = 3
-"""Requests to one witness in a row. It may say twice that it knows another size than we think."""
+"""Maximum number of requests to one witness in a row. The witness may twice report another log size
+than we think it knows."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
-"""Time for which a claim on a witness lasts: longer than TRIES requests may take."""
+"""Time for which a claim on a witness lasts. TRIES requests take less."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""Pause before a witness that did not cosign is asked again. It doubles each time."""
+"""First pause before a witness that did not cosign is asked again. Each further pause is twice as
+long."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
-"""Longest pause between requests to a witness that does not cosign, and the longest that it may ask
-for."""
+"""Longest pause between requests to a witness that does not cosign, even if it asks for a longer
+one."""
 
 REST_S: Final = 5.0
-"""Seconds between two checks for something to cosign."""
+"""Seconds between two checks whether a checkpoint must be cosigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """Result of one request: a cosignature, a size that the witness knows, or a problem."""
+    """Result of one request: a cosignature, the size that the witness knows, or a problem."""
 
     at: instants.Instant | None = None
     line: str | None = None
@@ -293,7 +299,7 @@ class _Reply:
 
 
 class Cosigning:
-    """Client of one log's witnesses. Several processes may run such a client."""
+    """Client that asks the witnesses of one log. Several processes may run such a client."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -303,7 +309,7 @@ class Cosigning:
         self._client = client
 
     async def ask_due(self) -> int:
-        """Ask every witness that is due. Return the number asked."""
+        """Ask every witness that is due, and return their number."""
         now = self._context.clock.now()
         until = instants.Instant(now - now % self._witnesses.every)  # 1
         latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # later: a clock was ahead
@@ -377,8 +383,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Prove that the log with `size` leaves extends the log with `old` leaves. The proof is
-        empty if `old` is 0 or `size`."""
+        """Return the proof that the log with `size` leaves extends the log with `old` leaves. The
+        proof is empty if `old` is 0 or `size`."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -387,7 +393,7 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's line in an answer. Lines of other keys are skipped (C2SP
+        """Verify the signature line of the witness in an answer. Skip lines of other keys (C2SP
         tlog-witness)."""
         try:
             lines = body.decode("utf-8")
@@ -441,11 +447,11 @@ class Cosigning:
 
 
 _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}
-"""Meaning of each status of a witness (C2SP tlog-witness)."""
+"""Reason code for each HTTP status of a refusal (C2SP tlog-witness)."""
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Classify an answer without a cosignature.
+    """Return the result of an answer without a cosignature.
 
     same  whether the request stated the log size that the witness knows
     """
