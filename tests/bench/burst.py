@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target
 from tests.bench.machine import cpu_seconds, family, family_seconds
-from tests.bench.orders import SEED, Stretch, after
+from tests.bench.orders import Stretch, after
 from tests.bench.processes import DATABASE, environment, server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
@@ -165,13 +165,16 @@ def _webhooks(path: Path) -> int:
         return count
 
 
-def profile(folder: Path, sizes: Sizes) -> Counter[tuple[str, str]]:
-    """Return the processor time of each (stage, function) in one burst, until all is sealed."""
-    secret, path, samples = secret_text(new_secret()), folder / "profile.db", folder / "samples"
+def profile(
+    path: Path, secret: str, sent: Sequence[Stretch], sizes: Sizes
+) -> Counter[tuple[str, str]]:
+    """Return the processor time of each (stage, function) in one more burst to a database, until
+    all is sealed."""
+    samples = path.with_suffix(".samples")
     samples.mkdir()
-    env = environment(path, secret) | planted(samples)
-    with server(SERVE, log=folder / "profile.log", env=env) as target, Generator(secret) as sender:
-        sender.prepare(Stretch(seed=SEED, first=0, count=sizes.round_orders))
+    env, log = environment(path, secret) | planted(samples), path.with_suffix(".profiled")
+    with server(SERVE, log=log, env=env) as target, Generator(secret) as sender:
+        sender.prepare(after(sent, sizes.round_orders))
         time.sleep(PROFILED_S)
         before = sampled(samples, target.pid)
         turn(sender, target, sizes, path)
@@ -185,7 +188,7 @@ def profile(folder: Path, sizes: Sizes) -> Counter[tuple[str, str]]:
 def burst_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     """Measure rounds, then a profile, and compare the sides."""
     done = play(folder, sizes)
-    done.profile = profile(folder, sizes)
+    done.profile = profile(folder / "profile.db", secret_text(new_secret()), [], sizes)
     return figures_of(done)
 
 
@@ -215,7 +218,6 @@ def figures_of(done: Rounds) -> list[Figure]:
         )
         for side, what in (("obvious", "the obvious receiver"), ("lean", "its leanest form"))
     ]
-    receiving = {key: used for key, used in done.profile.items() if key[0] == "receive"}
     receiver, whole = ([t.us(getattr(t, part)) for t in service] for part in ("receiver", "whole"))
     others = statistics.median(whole) - statistics.median(receiver)
     costs = {
@@ -236,13 +238,18 @@ def figures_of(done: Rounds) -> list[Figure]:
             checks=done.checks,
             details={
                 "each": [round(rate) for rate in done.drained],
-                "profile": lines(done.profile - Counter(receiving)),
+                "profile": lines(behind(done.profile)),
                 "from the first of a burst to the fold of the last": statistics.median(
                     t.leg.sent / (t.leg.seconds + t.settling) for t in service
                 ),
             },
         ),
     ]
+
+
+def behind(profile: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """Return a profile without the process that answers."""
+    return Counter({key: used for key, used in profile.items() if key[0] != "receive"})
 
 
 def _multiple(

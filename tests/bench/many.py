@@ -33,12 +33,13 @@ from app.sealing.log_queue_store import SWEPT
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.transparency.merkle import Tail
 from tests.bench import stored
-from tests.bench.burst import SERVE, drain, turn
+from tests.bench.burst import SERVE, behind, drain, profile, turn
 from tests.bench.generator import Generator
 from tests.bench.orders import Stretch, after
 from tests.bench.processes import environment, server
 from tests.bench.report import Figure
 from tests.bench.requests import SOURCE, secret_text, source
+from tests.bench.sampler import lines
 from tests.bench.sizes import BARS, Sizes
 from tests.contexts import settings_of
 
@@ -169,6 +170,7 @@ class Many:
     traces          whether the number that was erased is still in a file
     legs            (empty, full): acknowledged and drained a second, µs of the processor
     whole           whether the full one holds each delivery and ledger, and no other
+    bounds          functions in which the full one's readers spend most processor time
     """
 
     deliveries: int
@@ -176,6 +178,7 @@ class Many:
     report: dict[str, Any]
     legs: list[tuple[Paces, Paces]]
     whole: bool
+    bounds: list[str]
     erase_s: float
     erased: dict[str, Any]
     traces: bool
@@ -216,6 +219,7 @@ def many(folder: Path, *, sizes: Sizes) -> Many:
         held = connection.execute("SELECT count(*) FROM deliveries").fetchone()[0]
     orders = len(range(0, count, EVERY)) + sum(each.count for each in sent)
     whole = (held, stored.ledgers(path)) == (count + sum(each.events for each in sent), orders)
+    bounds = lines(behind(profile(path, secret, sent, sizes)))
     erase = ["erase", "--phone", f"+{phone_of(0)}", "--reason", "asked", "--format", "json"]
     erase_s, erased = _command(erase, env)
     return Many(
@@ -226,6 +230,7 @@ def many(folder: Path, *, sizes: Sizes) -> Many:
         whole=whole,
         erase_s=erase_s,
         erased=erased,
+        bounds=bounds,
         traces=any(_holds(each, phone_of(0).encode()) for each in folder.glob("many.db*")),
     )
 
@@ -276,7 +281,8 @@ def figures_of(found: Many) -> list[Figure]:
             unit="share of empty",
             bar=BARS["many drained"],
             checks=checks,
-            details={**size, "each": drained, "processor time": statistics.median(us)},
+            details={**size, "each": drained, "processor time": statistics.median(us)}
+            | {"profile": found.bounds},
         ),
         Figure(
             name=f"acknowledged {what}",

@@ -19,7 +19,7 @@ from app.core.ids import new_secret
 from app.receiving.framing import items_in
 from reconcile.instants import SECOND
 from tests.bench import stored
-from tests.bench.burst import SERVE
+from tests.bench.burst import SERVE, behind, profile
 from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target, quantile
 from tests.bench.machine import family_mib
@@ -27,6 +27,7 @@ from tests.bench.orders import EVENTS_PER_ORDER, Stretch, after
 from tests.bench.processes import DATABASE, environment, server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
+from tests.bench.sampler import lines
 from tests.bench.sizes import BARS, Sizes
 from tests.ports import free_port
 
@@ -86,7 +87,8 @@ def offered_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     audit = stored.audit(path, sent=sent, digests=digests)
     refused = any(leg.refused for at in found for leg in at.legs)
     checks = {"every delivery sent was acknowledged": not refused, **audit.checks()}
-    return figures_of(rest, *found, checks=checks)
+    bounds = lines(behind(profile(path, secret, sent, sizes)))
+    return figures_of(rest, *found, checks=checks, bounds=bounds)
 
 
 @contextmanager
@@ -122,8 +124,11 @@ def _behind_s(database: sqlite3.Connection, inbox: sqlite3.Connection) -> float:
     return (max(0, now - first) + max(0, now - (now if due_at is None else due_at))) / SECOND
 
 
-def figures_of(rest: At, calm: At, high: At, *, checks: dict[str, bool]) -> list[Figure]:
-    """Return latency, lag and memory."""
+def figures_of(
+    rest: At, calm: At, high: At, *, checks: dict[str, bool], bounds: list[str]
+) -> list[Figure]:
+    """Return latency, lag and memory. `bounds` are the functions in which reading and folding
+    spend most processor time."""
     half = len(calm.memory) // 2
     answered = min(leg.rate for leg in high.legs)
     return [
@@ -142,7 +147,7 @@ def figures_of(rest: At, calm: At, high: At, *, checks: dict[str, bool]) -> list
             unit="s, p99",
             bar=BARS["offered behind"],
             checks=checks,
-            details={"p50 s": calm.behind_s(0.5), "looks": len(calm.behind)},
+            details={"p50 s": calm.behind_s(0.5), "looks": len(calm.behind), "profile": bounds},
         ),
         Figure(
             name=f"greatest lag at {high.rate:,}/s for {high.legs[0].seconds:.0f} s",
@@ -150,7 +155,7 @@ def figures_of(rest: At, calm: At, high: At, *, checks: dict[str, bool]) -> list
             unit="s",
             bar=BARS["steady lag"],
             checks=checks | {"all were answered at the rate": answered > 0.97 * high.rate},
-            details={"p99 ms": high.p99_ms(), "MiB": max(high.memory)},
+            details={"p99 ms": high.p99_ms(), "MiB": max(high.memory), "profile": bounds},
         ),
         Figure(
             name="memory of receiver, reader and console, idle",

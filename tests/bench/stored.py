@@ -98,6 +98,14 @@ def position(connection: sqlite3.Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
+def shares_of_disk(path: Path) -> list[tuple[str, float]]:
+    """Return the share of each table and index in the database's pages, the largest first."""
+    with opened(path) as connection:
+        sizes = connection.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = 1").fetchall()
+    whole = sum(size for _, size in sizes)
+    return sorted(((name, size / whole) for name, size in sizes), key=lambda each: -each[1])
+
+
 def ledgers(path: Path) -> int:
     with opened(path) as connection:
         return outcome_counts(connection).total()

@@ -241,6 +241,13 @@ def test_the_audit_of_a_store_that_holds_just_what_was_sent_is_clean(
     )
 
 
+def test_the_shares_of_the_disk_are_of_all_its_pages(filled: tuple[Path, int]) -> None:
+    shares = stored.shares_of_disk(filled[0])
+    assert "deliveries" in dict(shares)
+    assert sum(share for _, share in shares) == pytest.approx(1)
+    assert shares == sorted(shares, key=lambda each: -each[1])
+
+
 def test_the_audit_sees_a_lost_delivery(filled: tuple[Path, int]) -> None:
     path, digests = filled
     change(path, "DELETE FROM deliveries WHERE id = (SELECT min(id) FROM deliveries)")

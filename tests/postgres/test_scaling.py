@@ -17,7 +17,12 @@ from tests.bench.scaling import (
 pytestmark = pytest.mark.postgres
 
 DONE = Drained(
-    seconds=10.0, deliveries=1_000, waited=0.05, processor_s=(2.0, 1.0), right=True, unbroken=True
+    seconds=10.0,
+    deliveries=1_000,
+    waited={"advisory": 0.05},
+    processor_s=(2.0, 1.0),
+    right=True,
+    unbroken=True,
 )
 FAST = {1: DONE, 4: replace(DONE, seconds=2.5), 8: replace(DONE, seconds=1.25)}
 
@@ -30,7 +35,7 @@ def test_speed_with_a_wrong_answer_holds_nothing(wrong: dict[str, Any]) -> None:
 
 
 def test_waiting_for_locks_is_a_figure_of_its_own() -> None:
-    figures = drained_figures(FAST | {8: replace(FAST[8], waited=0.2)})
+    figures = drained_figures(FAST | {8: replace(FAST[8], waited={"advisory": 0.2})})
     assert [figure.holds for figure in figures] == [True, True, True, False]
 
 
