@@ -74,15 +74,14 @@ def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
 
 
 _Refund = tuple[str, int, str]
-"""Attempt, minor units and currency of a refund."""
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
     """Return whether the money that a finding asks to give back has gone back.
 
-    For `refund_failed`, it is enough if the amount of the failed refund has gone back since.
+    For `refund_failed`, later refunds of the failed refund's amount are enough.
 
-    refunds  when each refund was last made
+    refunds  time of the last refund, by attempt, amount and currency
     """
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0

@@ -57,7 +57,7 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the given events' ids in order, each once, then the ids that decided their place."""
+    """Return the event ids without repetition, then the ids that decided the events' place."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # most often
         return (first.event.event_id,)
@@ -71,8 +71,8 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Refund or dispute that ties events to an attempt, and the tying event.
-None stands for the session."""
+"""A refund or dispute that ties events to an attempt, and the event that names the refund or
+dispute. A session ties events, too: its link has None in place of the refund."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind. If a kind has several records, only the one that counts.
+    """The merchant's records by kind. Of several records of one kind, holds the one that counts.
 
     prices       records that changed the price, in order
     named        sessions and payments that the shop assigned to this order
@@ -102,8 +102,8 @@ class Filed:
     accepted     the record that last accepted a finding, by code
     placed_at    when the order was placed, as the shop last stated it; None if it never did
     not_canceled, not_fulfilled
-                 the last record that withdrew a cancellation or a fulfillment, if no later record
-                 stated it again
+                 the last record that withdrew the cancellation or fulfillment; None if the shop has
+                 canceled or fulfilled the order again since
     """
 
     placed: Record | None = None
@@ -180,9 +180,8 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events of the attempt, followed by the links that tie coarse events to it.
-
-        A coarse event needs the link. An event that also names the payment does not.
+        """Return these events of the attempt, then the links that tie its coarse events to it. An
+        event that also names the payment needs no link.
         """
         if not self.links:
             return heard
@@ -223,16 +222,16 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """The evidence of one order at `as_of`, arranged for judging. Exists only during a fold.
+    """All evidence of one order at `as_of`, grouped for judging. Exists only during a fold.
 
     heard            the order's own events, by date, then id, then digest
-    foreign          events that name another order but share a reference or an id with this one
-    moved            events that would be own or foreign events if a person or the shop had not
-                     assigned their payment to another order; they cause no doubt
-    renewals         payments among the moved ones, as (source, payment), that renew an agreement
-                     whose first payment belongs to this order
-    not_ours         events of payments that belong to another shop, or to a shop that is not known;
-                     they belong to no ledger
+    foreign          events that name another order but share a reference or an id with this order
+    moved            events of payments that a person or the shop assigned to another order; these
+                     events cause no doubt
+    renewals         payments among `moved`, as (source, payment), that renew an agreement whose
+                     first payment belongs to this order
+    not_ours         events of payments that belong to another shop, or to an unknown shop; these
+                     events belong to no ledger
     foreign_records  records of other orders whose sessions have events here
     """
 
@@ -301,11 +300,12 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the id of the record or event that proves that the order exists; empty if none does.
+    """Return the id of the record or event that proves that the order exists; empty if there is no
+    proof.
 
-    A refund without a payment proves nothing, nor does an unconfirmed event. An event of another
-    order proves it if it shares a payment, a session or an event id with such a refund; the
-    refund's id is then returned, too.
+    A refund without a payment proves nothing, nor does an unconfirmed event. Evidence of another
+    order counts as proof if it shares a payment, session or event id with such a refund. The
+    refund's id is then returned after the id of that evidence.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -550,7 +550,6 @@ def file_records(records: Sequence[Record]) -> Filed:
 
 
 def _price(record: Record) -> tuple[Money | None, Money | None, bool]:
-    """Return the price, the amount due, and whether the shop says that the order is free."""
     return record.money, record.due, record.free
 
 
@@ -591,7 +590,9 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the only attempt it can mean, else to a new attempt."""
+    """Add each unconfirmed event to the only attempt that it can be about, else to a new
+    attempt.
+    """
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -618,7 +619,9 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each coarse event of one level to the only attempt it can mean, else to a new attempt."""
+    """Add each coarse event of one level to the only attempt that it can be about, else to a new
+    one.
+    """
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -656,7 +659,9 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the only attempt of several that a coarse event can mean; None if there is none."""
+    """Return the only attempt of several that a coarse event can be about; None if there are more
+    or none.
+    """
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -674,11 +679,10 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the payment on which the event's money goes back.
+    """Return the payment that a refund or dispute event is about; None if that cannot be told.
 
-    It is the payment that names the same refund or dispute, else the only captured payment, else
-    one with an equal event. An event about a payment's own refund or dispute says nothing about
-    another payment.
+    Choose the payment with the refund or dispute that the event names, else the only captured
+    payment, else a payment with an equal event.
     """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
@@ -697,9 +701,8 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Return whether a coarse event that fits none of several attempts can be skipped.
-
-    It can be skipped if it states no money, or states the total of these attempts.
+    """Return whether to skip a coarse event that fits none of several attempts. Skip the event if
+    it states no money, or if its amount is the sum of these attempts' captures.
     """
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
@@ -718,7 +721,7 @@ def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
 
 
 def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
-    """Return whether an event of the attempt has the same claim, movement and money."""
+    """Return whether the attempt already has an event with this claim, movement and amount."""
     others = [h.event for h in attempt.claims.get(event.claim, ())]
     return any(event.movement == o.movement and event.money in (None, o.money) for o in others)
 

@@ -33,10 +33,10 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return every reason for doubt of every payment, in the order of the checks.
+    """Return the reasons for doubt of every payment, in the order of the checks.
 
-    price, priced_by  price of the order, if all statements agree, and the ids that state it
-    unpriced          see `held_to_prices`
+    price, priced_by  price of the order if all statements agree, and the ids that state the price
+    unpriced          payments that match no price; see `held_to_prices`
     """
     doubts: Doubts = {}
     for group in bodies:
@@ -99,14 +99,13 @@ If there are more payments, each is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return payments whose amount puts them in doubt, and ids of prices that other payments match.
+    """Return payments in doubt because they match no price, and the ids of the prices that others
+    match.
 
-    A payment is in doubt if only its order number links it and its amount matches no price of the
-    order. This applies only to sources that ask for it.
-
-    A payment matches if its amount, or a sum of some such payments, is a price that was valid at
-    the payment's date or later. Comparing only the sum of all would let a stranger's payment put
-    two genuine payments in doubt that make up the price together.
+    Only sources that ask for this check are checked, and only payments that nothing but the order
+    number links to the order. A payment matches if its amount, or a sum of several such payments,
+    is a price that was valid at the payment's date or later. Comparing only the sum of all would
+    let a stranger's payment put in doubt two genuine payments that make up the price together.
     """
     found = [
         each
@@ -128,8 +127,9 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the first price that these payments add up to, or None.
-    Only prices that were valid at the payments' first capture or later are tried."""
+    """Return the first price of the order that these payments add up to; None if there is none.
+    Only prices that were valid at the first capture or later are compared.
+    """
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -147,7 +147,8 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether payments, less amounts on top, add up to the price, less accepted discounts.
+    """Return whether the payments' captures, without amounts on top, add up to the price after
+    discounts.
 
     percent  see `discounted`
     """
@@ -251,9 +252,10 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return why the payment's own events put it in doubt.
+    """Return why the payment's own events put the payment in doubt.
 
-    unclear  whether an amount cannot be read exactly; then a missing amount is no further reason
+    unclear  whether an event states an amount that cannot be read exactly; a missing amount is then
+             no further reason
     """
     found = []
     named = ("attempt", payment.attempt.reference)
@@ -306,7 +308,9 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return the cancellations of a captured payment that are not dated up to its first capture."""
+    """Return an attempt's cancellations that the provider dates after the first capture, or not at
+    all.
+    """
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

@@ -48,13 +48,12 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
 """Claims that presuppose a capture."""
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""Trust in an event.
+"""How far an event can be trusted.
 
 said         covered by a signature
 unconfirmed  the provider's signature covers too little, or does not say whose event it is
 fetched      read from the provider's API to confirm an unconfirmed event
-answered     also read from the API, but the API states no amount; the amount comes from the
-             unconfirmed event
+answered     also read from the API, but without an amount; the unconfirmed event gives the amount
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
@@ -70,8 +69,8 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can make an order pending, and nothing else."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Shop that the event's payment belongs to, as the event states it.
-Used where the settings of the source ask for the shop. `unstated`: the event names no shop."""
+"""The shop that an event's payment belongs to, according to the event; `unstated` if it names none.
+Used only if the settings of the source ask for the shop."""
 
 PartKind = Literal[
     "base",
@@ -87,10 +86,9 @@ PartKind = Literal[
 ]
 """Parts of an amount that a provider names.
 
-`base` was charged for the price, and some parts came on top of it. The shop gave `discount`, and
-the provider gave `financed_discount`. `presented` is the whole amount as the customer saw it, in
-another currency.
-"""
+`base` was charged for the price. `discount` was given by the shop, `financed_discount` by the
+provider. `presented` is the whole amount as the customer saw it, in another currency. All other
+parts came on top of the price."""
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 

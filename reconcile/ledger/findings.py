@@ -21,7 +21,7 @@ from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
-"""Claims that may exclude each other on one attempt, though some pairs do not."""
+"""Claims that can contradict each other on one attempt. Some pairs of these claims do not."""
 
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
@@ -154,7 +154,9 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
 
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
-    """Return whether the provider dates an event after all captures."""
+    """Return whether the provider dates an event after the last capture. All events must be
+    dated.
+    """
     compared = [heard, *captured]
     if any(each.event.occurred_at is None for each in compared):
         return False
@@ -338,7 +340,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return the arrival of the payment with which the kept money reached the price."""
+    """Return when the payment arrived that brought the kept money up to the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST
@@ -358,7 +360,6 @@ def _paid_since(judgement: Judgement) -> Instant:
 
 
 def _arrived(payment: Payment) -> Instant:
-    """Return when the last capture of a payment became known."""
     return max([min([h.first for h in m.heard]) for m in payment.captures])
 
 

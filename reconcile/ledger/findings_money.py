@@ -86,7 +86,9 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments that only the order number links, and whose amount is no price of the order."""
+    """Find payments that only the order number links to the order, and that match no price of the
+    order.
+    """
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -254,7 +256,7 @@ def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]
 
 
 def _failed_amount(failed: list[Heard], payment: movements.Payment) -> Money | None:
-    """Return the amount that the failure states, else the amount that the refund's events state."""
+    """Return the amount of a failed refund: from its failure, else from the refund's events."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
     for group in (failed, begun if name is not None else []):

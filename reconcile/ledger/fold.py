@@ -98,9 +98,9 @@ the customer.
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Return whether the order is finished at the ledger's instant.
 
-    A finished order has a final outcome, no open dispute, no decision ahead, no open window of a
-    slow payment and no finding that is an error. It shares no evidence with another order, and
-    nothing about it has arrived for `quiet`.
+    A finished order has a final outcome, no open dispute, no pending decision, no open window of a
+    slow payment and no finding of severity error. It shares no evidence with another order, and no
+    delivery or record of it has arrived for `quiet`.
     """
     return (
         ledger.outcome in FINAL

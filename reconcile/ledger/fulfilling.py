@@ -108,10 +108,8 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount on hold besides open disputes, and the events that hold it.
-
-    Refunds under way, unread events and disputes without an amount hold at most what the payment
-    still has.
+    """Return the amount on hold, without open disputes, and the events that put it on hold. Refunds
+    under way, unread events and disputes without an amount hold at most what the payment still has.
     """
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
@@ -143,9 +141,8 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return reversals on an uncaptured payment that may be about a captured one.
-
-    The reversal names no payment, or the captured payment has no name.
+    """Return reversals of this uncaptured payment that may be about another, captured payment. That
+    is possible if the reversal, or the captured payment's events, name no payment.
     """
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]

@@ -18,10 +18,10 @@ NAMED: Final = 8
 """Most ids that a sentence names. The JSON document has all of them."""
 
 NAMED_CHARACTERS: Final = 240
-"""Most characters of ids that a sentence names, so that a row of a list has about 1 KB at most."""
+"""Most characters of ids in a sentence. Keeps a row of a list below about 1 KB."""
 
 ALIKE: Final = "alike"
-"""Name of the fact with the number of findings or reasons that were combined."""
+"""Name of the fact that counts the combined findings or reasons."""
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
@@ -41,8 +41,9 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield groups of items. Group the items of a code if it has more than ONE_BY_ONE of them, at
-    the place of the first; yield each other item alone."""
+    """Yield groups of items that share a code, if there are more than ONE_BY_ONE of them. A group
+    takes the place of its first item. Every other item is yielded alone.
+    """
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -69,9 +70,8 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return the references of attempts with the reason for their end.
-    Each attempt has a pair of its own, but more than ONE_BY_ONE attempts that ended alike share
-    one.
+    """Return the references of attempts with the reason for their end. Each attempt has a pair of
+    its own. If more than ONE_BY_ONE attempts ended for like reasons, they share a pair.
     """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
@@ -85,10 +85,11 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 
 
 def joined(each: Sequence[Facts]) -> Facts:
-    """Return the joint facts of several findings, by name.
+    """Merge the facts of several findings into one value for each name.
 
-    Of numbers and deadlines, keep the largest. Of other instants, keep the first, and the last
-    under the name `last_…`. Keep some texts. Leave out amounts that differ.
+    Numbers and deadlines keep their largest value. Other instants keep the first value, and the
+    last value as `last_…`. Texts are joined, up to ONE_BY_ONE of them. Amounts that differ are left
+    out.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

@@ -46,19 +46,23 @@ class History:
     def instant_at(self, now: Instant) -> Instant:
         """Return the instant to fold at: `now`, or the newest member's arrival if that is later.
 
-        If a fast clock was set back, a fold at `now` would ignore the members that it dated.
+        The second case occurs after a fast clock was set back. A fold at `now` would then ignore
+        members that the fast clock dated.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return the history with the instants that a fast clock gave to its redated members."""
+        """Return the history with misdated members at the instants that the fast clock gave
+        them.
+        """
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return the history with each redated member at the instant when the clock was put right.
-        This undoes `as_stored`."""
+        """Return the history with misdated members at the instant when the clock was corrected.
+        Undoes `as_stored`.
+        """
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:

@@ -70,17 +70,18 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason of a slow payment whose window is over, and of an order that has only such payments."""
+"""Reason code of a slow payment whose window is over, and of an order with no other payments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One judged attempt of the customer to pay.
 
-    ended_at         date of its final event or deadline, if it has ended
+    ended_at         date of its final event, or its deadline; None while it is open
     method           class of a slow payment method; None if the provider names none
-    expected_by      end of a slow payment's window, while it is pending
-    revocable_until  until when the customer can revoke a captured payment, if the profile says
+    expected_by      end of a slow payment's window, while the payment is pending
+    revocable_until  until when the customer can revoke a captured payment; None if the profile does
+                     not say
     """
 
     source: str
@@ -148,11 +149,12 @@ class Entry:
 
 
 class PaymentWindow(NamedTuple):
-    """End of an order's slow payments.
+    """Time limits of an order's slow payments.
 
     expected_by      when the last slow payment under way should have ended; None if none is under
                      way
-    method_class     method of that payment; without one, of the payment that can be revoked longest
+    method_class     method of that payment; if none is under way, of the payment that can be
+                     revoked longest
     revocable_until  until when customers can revoke a captured payment; None if no profile says
     """
 

@@ -43,7 +43,7 @@ _MOVES: Final[frozenset[ClaimKind]] = frozenset(
         "unrecognized",
     )
 )
-"""Claims other than captures that change the money of a payment."""
+"""Claims that change the money of a payment, except captures."""
 
 _TRIES: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "declined", "expired", "timed_out")
@@ -56,10 +56,10 @@ class Dispute:
     """One dispute of one payment, in its latest reported state.
 
     amount    largest amount that its events state; None for the whole payment
-    lost      part that the loss took, if all events of the loss state it; None for all
-    returned  part of an earlier loss that a win returned; None for all
+    lost      part of `amount` that the loss took; None for all of it
+    returned  amount that a win gave back after a loss; None for all that was lost
     reopened  whether it is open again after a loss
-    unstated  whether one of its events states no amount, so that it may cover the whole payment
+    unstated  whether an event states no amount, so that the dispute may cover the whole payment
     """
 
     heard: list[Heard]
@@ -80,7 +80,7 @@ class Dispute:
 class PendingRefund:
     """A refund under way.
 
-    amount  the part not refunded yet; None if not stated
+    amount  the part that is not refunded yet; None if unknown
     """
 
     heard: list[Heard]
@@ -88,7 +88,7 @@ class PendingRefund:
 
     @property
     def begun_at(self) -> Instant:
-        """Return when the refund began, at the latest when its first event arrived."""
+        """Return the earliest date or arrival among the refund's events."""
         return min([min(each.at, each.first) for each in self.heard])
 
 
@@ -99,9 +99,9 @@ class Payment:
     returns   refunds, amounts beyond them in running totals, reversals and net losses
     disputes  all disputes, open or not
     pending   refunds under way
-    failed    events of failed refunds, without refunds that succeeded later
+    failed    events of failed refunds, except refunds that succeeded later
     unread    events of unknown kinds whose words speak of money going back
-    undos     money that an answer took back and no later answer confirmed
+    undos     money that one answer took back and that no later answer confirmed as taken back
     plain     whether there are captures only, as in nearly all payments
     """
 
@@ -117,7 +117,7 @@ class Payment:
 
     @property
     def known(self) -> bool:
-        """Return whether a payment itself was reported, not only money going back."""
+        """Return whether an event reported the payment itself, and not only money going back."""
         return bool(self.captures) or not _TRIES.isdisjoint(self.attempt.claims)
 
     @property
@@ -148,7 +148,7 @@ def _sum(movements: Sequence[Movement], currency: str) -> int:
 
 
 def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payment]:
-    """Return the money of every attempt whose evidence mentions money."""
+    """Return a Payment for every attempt whose evidence mentions money."""
     payments = []
     for attempt in attempts:
         claims = attempt.claims
@@ -195,7 +195,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Return whether all of a payment went back, so that nothing is left for a pending refund."""
+    """Return whether the whole payment went back, so that a pending refund can take no more."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -209,11 +209,11 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return one capture, or one for each capture reference.
+    """Return the captures of an attempt: one capture, or one for each capture reference.
 
-    If several captures are named, an event without a reference either restates their total or
-    contradicts it. If it contradicts the total, all captures become one movement with two stated
-    amounts. If there is no total, the event belongs to each capture.
+    An event without a reference restates the total of several named captures, or contradicts it. If
+    the event contradicts the total, all captures become one movement with two stated amounts. If
+    the total is unknown, the event counts as evidence of each capture.
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -239,10 +239,11 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Give captures the amount that the shop named, if only answers of the provider report them.
+    """Give captures the amount that the shop or an assignment states, if only API answers report
+    them.
 
-    An answer states no amount. The amount named for a session counts once, on the payment of the
-    session that was answered first. An assignment states the amount that a statement line proves.
+    Such answers state no amount. The shop's amount for a session counts once, on the session's
+    payment that was answered first. An assignment states the amount that a statement line proves.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -312,12 +313,14 @@ class Refunds:
         return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
-        """Return the failures of refunds, without refunds that were done later."""
+        """Return failures of refunds, except refunds that succeeded later."""
         known = (None, *self._failed)
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, and by currency the rest that running totals state."""
+        """Return each refund once, and for each currency the amount by which running totals exceed
+        them.
+        """
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -340,7 +343,9 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund that only answers report as failed, and the movement that reverses it."""
+        """Return two movements that cancel out: a refund, and its reversal when only answers report
+        it failed. Return none in all other cases.
+        """
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -352,7 +357,9 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return the refunds that answers took back and that no later answer confirmed."""
+        """Return refunds that one answer reported as failed and that no later answer confirmed as
+        failed.
+        """
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -363,10 +370,11 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return the totals that exceed every earlier one, each with the events that state it.
+        """Return the running totals that exceed every earlier one, each with the events that state
+        it.
 
-        Return only the largest total if refunds or failures are stated as well, dates are missing,
-        or an id has several bodies.
+        Return only the largest total if single refunds or failures are also reported, if dates are
+        missing, or if an event id has several bodies.
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -382,7 +390,9 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return the minor units of a running total, less refunds in it that failed later."""
+        """Return an event's running total in minor units, less refunds within it that failed
+        later.
+        """
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -417,10 +427,10 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return all refunds under way that have no reference, as one.
+        """Return all refunds under way that have no reference, as one pending refund.
 
-        Nothing says which event ends such a refund. So every refund or failure counts against them,
-        except those that name another refund under way.
+        Nothing says which event ends such a refund. So every finished or failed refund is deducted,
+        except refunds with the reference of another refund under way.
         """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
@@ -444,7 +454,9 @@ class Refunds:
         return [PendingRefund(heard, Money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
-        """Return dates and amounts that may have ended refunds under way without a reference."""
+        """Return the date and amount of each event that may have ended a pending refund without a
+        reference.
+        """
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
         # A refund that was done and failed later ended the pending refund on the day it was done.
@@ -473,8 +485,8 @@ def _beyond(
 ) -> list[Movement]:
     """Return movements for the part of a stated sum that exceeds the movements of its kind.
 
-    Each change of the sum is one movement. Add to `undos` the money that the sum took back and no
-    later answer confirmed, beyond single movements that were taken back.
+    Each change of the sum is one movement. Money by which the sum fell, without confirmation by a
+    later answer, is added to `undos`. Single movements that were taken back are not counted again.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -502,8 +514,9 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add the part of a stated sum that exceeds a payment's captures.
-    A falling sum is a reversal."""
+    """Add a capture for the part of a stated sum that exceeds the known captures. A fall of the sum
+    becomes a reversal.
+    """
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -532,7 +545,7 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
 
 
 def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
-    """Return the dispute that is equivalent to a sum of chargebacks."""
+    """Convert a stated sum of chargebacks into a dispute with the same money."""
     heard, amounts = list[Heard](), [0]
     for movement in lost:
         assert movement.money is not None
@@ -613,7 +626,9 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Judge one dispute. Its last event decides, unless a win after a loss has no date."""
+    """Build one dispute from its events. The last event decides its state. Exception: a win after a
+    loss counts only if the provider dates both.
+    """
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -659,10 +674,10 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return the amount that a loss took, less the amount that a later win returned.
+    """Return movements for the amount that a loss took, less the amount that a later win returned.
 
-    A win that only answers state returns the money by a separate movement. A win that no later
-    answer confirms is added to `undos`.
+    If only API answers state the win, the returned money is a separate movement. Until a later
+    answer confirms such a win, its money is in `undos`.
     """
     if dispute.word == "open" or not dispute.was_lost:
         return []
@@ -697,7 +712,7 @@ def _loss(
 
 
 def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
-    """Return the rest of the captures that reversals take back, by currency."""
+    """Return one movement for each currency: the captured money that reversals take back."""
     taken, effective = dict[str, int](), dict[int, Heard]()
     names = {h.event.capture for capture in payment.captures for h in capture.heard}
     for capture in payment.captures:
@@ -722,8 +737,9 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal takes back a capture.
-    It does not if it names another capture of `names`, or is dated before the capture."""
+    """Return whether a reversal takes back this capture. It does not if it names another capture of
+    `names`, or is dated before the capture.
+    """
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:
@@ -733,7 +749,7 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 
 def at_most_returned(payment: Payment, currency: str) -> int:
-    """Return the most that may have gone back on a payment.
+    """Return the largest amount that may have gone back on a payment.
 
     That is the largest stated amount of each refund, plus the amounts that disputes took, less the
     amounts that disputes returned.
@@ -764,7 +780,6 @@ def at_most_returned(payment: Payment, currency: str) -> int:
 
 
 def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
-    """Return the distinct amounts that events state, sorted."""
     if len(heard) == 1:
         only = heard[0].event.money
         return () if only is None else (only,)

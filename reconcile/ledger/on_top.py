@@ -16,8 +16,8 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts on top of a price, in the order in which an amount on top is assigned to them.
-Shops often include tax and shipping in the price, so these kinds are last."""
+"""Kinds of parts on top of a price, in the order in which an amount on top is divided among them.
+Tax and shipping are last because shops often include them in the price."""
 
 
 @dataclass(slots=True)
@@ -42,16 +42,16 @@ class Counted:
     financed: int = 0
 
     def less(self, minor: int) -> "Counted":
-        """Return this share with `kept` reduced by an amount."""
+        """Return a copy with `kept` reduced by an amount."""
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount on top of the price on the assumption that nothing else was paid."""
+        """Return the amount on top of the price if this payment alone paid the price."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return a payment's share. Parts in other currencies are skipped."""
+    """Return what a payment contributes to the price. Parts in other currencies are skipped."""
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found
@@ -80,7 +80,9 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return a capture's parts by kind: the smallest base stated, else the largest amount."""
+    """Return the parts of one capture by kind: the smallest stated base, and the largest stated
+    amount of every other kind.
+    """
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -96,9 +98,9 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 def counting(shares: Sequence[Counted], price: int | None) -> int:
     """Return the money that counts toward the price: the money kept, without the part on top.
 
-    The part on top is judged over all captures. A payment from which nothing went back counts for
-    at least as much as it would count alone. So the refund of a payment that the order does not
-    need never makes the order underpaid.
+    The part on top is computed over all captures. The result is never less than the payments
+    without returns would count alone. So a refund of a payment that the order does not need never
+    makes the order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -122,13 +124,13 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return the part of the price that the provider financed, and the shop's own discount.
+    """Return the discount that the provider financed, and the discount that the shop gave.
 
-    percent  how much of the price a discount at the provider may take off
+    Payments that went back count only if no payment is left. Discounts of several payments add up
+    only as far as the captured amounts fall short of the price. If an order is paid twice, one
+    discount counts.
 
-    A discount of a payment that went back does not count beside others. Discounts of several
-    payments add up only as far as the captured amounts fall short of the price. If an order is paid
-    twice, one discount counts.
+    percent  how much of the price the shop's discount at the provider may take off
     """
     lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
     taken = []

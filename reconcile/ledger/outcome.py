@@ -46,10 +46,11 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 class Expectation:
     """The price of the order, less tenders and discounts, and the ids that state it.
 
-    money    amount due at providers; None if nobody stated it, or if statements differ
-    tendered part of the whole price that was paid otherwise; None if nothing
-    discount part of the whole price that discounts at providers take off; None if nothing
-    by_shop  whether the shop itself stated it, by a record or a session requested through us
+    money     amount due at providers; None if nobody stated it, or if statements differ
+    tendered  part of the whole price that was paid otherwise; None if nothing
+    discount  part of the whole price that discounts at providers take off; None if nothing
+    by_shop   whether the shop itself stated the price, by a record or a session requested through
+              us
     """
 
     money: Money | None
@@ -60,7 +61,9 @@ class Expectation:
     discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return the amount due, if known, and the part of the price that was paid otherwise."""
+        """Return the amount due, the tendered part and the discount as facts; empty if the price is
+        unknown.
+        """
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -128,11 +131,11 @@ class Judgement:
         return None if self.expected.money is None else self.expected.money.minor
 
     def is_paid_without(self, on_hold: Mapping[int, int], price: Money) -> bool:
-        """Return whether the order would still be paid if the amounts in `on_hold` also went back.
+        """Return whether the order would still be paid if the amounts on hold went back, too.
+
+        The discounts and the part on top are computed again without this money.
 
         on_hold  amounts by the `id()` of the attempt
-
-        If this money went back, other discounts may count, and less may be on top.
         """
         if not self.shares:
             return self.counted - sum(on_hold.values()) >= price.minor
@@ -249,10 +252,8 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return the balance of a payment.
-
-    A dispute that is open again after a loss holds its whole amount, because reopening returns no
-    money.
+    """Return the money that a payment kept, and the part that open disputes hold. A dispute that is
+    open again after a loss holds its whole amount, because reopening returns no money.
     """
     kept = payment.captured(currency)
     if payment.plain:
@@ -282,7 +283,7 @@ def under_way(payment: Payment, currency: str) -> int:
 
 
 def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
-    """Return the part of `owed` that refunds under way on these payments will take."""
+    """Return the part of `owed` that pending refunds of these payments will take."""
     if judgement.plain or judgement.currency is None:
         return 0
     return min(judgement.owed, sum([under_way(each, judgement.currency) for each in payments]))
@@ -348,7 +349,9 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Return the decision of the first line that fits in the table of reconcile/README.md."""
+    """Decide an order on which money moved, by the table of reconcile/README.md. The first line
+    that fits decides.
+    """
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -362,7 +365,9 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether standalone refunds returned money that other payments brought."""
+    """Return whether a payment has only standalone refunds, and other payments brought at least as
+    much.
+    """
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -372,7 +377,9 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Return the decision if money went back on a payment without a reported capture."""
+    """Decide `unresolved` if money went back on a payment without a known capture; else return
+    None.
+    """
     unknown = [
         p
         for p in judgement.payments
@@ -385,7 +392,9 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _all_gone(judgement: Judgement) -> Decision | None:
-    """Return the decision if all captured money went back, whatever the price is now."""
+    """Decide the order if all captured money went back, whatever the price is now; else return
+    None.
+    """
     if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -399,7 +408,7 @@ def _all_gone(judgement: Judgement) -> Decision | None:
 
 
 def _price_unknown(judgement: Judgement) -> Decision | None:
-    """Return the decision without a price: nobody stated it, or statements disagree."""
+    """Decide the order if its price is unknown: nobody stated it, or statements disagree."""
     expected = judgement.expected
     if expected.money is not None:
         return None
@@ -420,7 +429,7 @@ def _price_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _paid(judgement: Judgement) -> Decision | None:
-    """Return the decision if a capture counts and `counted` is at least the price."""
+    """Decide `succeeded` if a capture counts and `counted` reaches the price; else return None."""
     price = judgement.expected.money
     assert price is not None
     if judgement.counted < price.minor or not _counting(judgement):
@@ -440,7 +449,7 @@ def _paid(judgement: Judgement) -> Decision | None:
 
 
 def _counting(judgement: Judgement) -> bool:
-    """Return whether a capture counts in the order's currency and is not in doubt."""
+    """Return whether a payment without doubt has a capture in the order's currency."""
     for payment in judgement.sure():
         for capture in payment.captures:
             if capture.money is not None and capture.money.currency == judgement.currency:
@@ -454,7 +463,7 @@ def paid_several_times(judgement: Judgement) -> bool:
 
 
 def times_paid(judgement: Judgement) -> int:
-    """Return how many captures that count equal the price, with or without money on top."""
+    """Return how many captures without doubt equal the price, not counting amounts on top."""
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
@@ -469,8 +478,9 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Return the decision if payments are in doubt, or if the order would have succeeded but for
-    money that was returned in excess."""
+    """Decide `unresolved` if payments are in doubt, or if only an excess return prevents success.
+    An excess return is a payment that returned more than it brought. Return None in other cases.
+    """
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -492,7 +502,7 @@ def _doubtful(judgement: Judgement) -> Decision | None:
 
 
 def _over(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether more went back on a payment than came, in any currency."""
+    """Return whether a payment returned more than it brought, in any currency."""
     if not payment.returns or stands_alone(judgement, payment):
         return False
     currencies = {m.money.currency for m in payment.returns if m.money is not None}
@@ -527,7 +537,9 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason of a refunded order, with a reversal's stated amount if that differs."""
+    """Return the reason of a fully refunded order. States a reversal's amount if it fits no
+    payment.
+    """
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -542,8 +554,9 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts stated for a reversal that are neither the payment's remaining money nor
-    one of its captures."""
+    """Return the amounts stated for a reversal that equal neither the money taken back nor a
+    capture.
+    """
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -569,7 +582,7 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Return the decision if disputes are known but no capture is."""
+    """Decide an order whose disputes are known but whose captures are not."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]
@@ -577,7 +590,7 @@ def _without_payment(judgement: Judgement) -> Decision | None:
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
-    """Return the decision for captures that differ from the price."""
+    """Decide an order whose captured amount differs from the price."""
     decided = _without_payment(judgement)
     if decided is not None:
         return decided
@@ -631,7 +644,7 @@ def _money_reason(
     """Return a reason with all amounts: expected, captured, returned by kind, surplus.
 
     extra        further ids to cite
-    returned_on  payments that the fact `returned` sums up; None for all
+    returned_on  payments summed up in the fact `returned`; None for all payments
     """
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
@@ -679,7 +692,9 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    """Return the decision by the open attempts; if none is open, by the last to end."""
+    """Decide an order without money: by its open attempts, else by the attempt that ended last.
+    Without attempts, the shop's cancellation or order record decides.
+    """
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

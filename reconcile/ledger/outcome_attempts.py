@@ -79,8 +79,9 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the slow method that the latest event names, or UNKNOWN_METHOD if none is named.
-    Return None if no method is slow."""
+    """Return the slow method that the latest event names. Return UNKNOWN_METHOD if no event names
+    one, and None if no payment is slow.
+    """
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -89,9 +90,8 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return until when the customer can revoke the last capture.
-
-    The longest stated period counts. Periods of events that name the method have priority.
+    """Return until when the customer can revoke the last capture. The longest stated period counts.
+    If some events name the method, only their periods count.
     """
     if not evidence.slow:
         return None
@@ -102,7 +102,9 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
-    """Return whether the provider dates both the reservation and its end, and the end is later."""
+    """Return whether a reservation was ended later, with provider dates for both the start and the
+    end.
+    """
     if any(each.event.occurred_at is None for each in reserved):
         return False
     ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]
@@ -165,10 +167,11 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """Return when to stop waiting for a final event; None if nothing dates the attempt.
 
-    The deadline is the session's expiry. If unknown, it is one payment window after the session's
-    opening, the first known date or the request. Grace is added, because the final event takes time
-    to arrive. A claim of a slow payment extends the deadline to the end of the claim's window. The
-    session's expiry then no longer counts, because the customer has acted in time.
+    The deadline is the session's expiry plus grace. If the expiry is unknown, the deadline is one
+    payment window plus grace after the session's opening, its first known date or its request.
+    Grace allows for the time that the final event takes to arrive. A claim of a slow payment moves
+    the deadline to the end of the claim's window and replaces the session's expiry, because the
+    customer has acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

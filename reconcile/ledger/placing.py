@@ -35,8 +35,8 @@ class Placed(NamedTuple):
     """The strongest claim on an event.
 
     order  the order to which the event was assigned; None if the assignment was withdrawn
-    by     ids that prove the claim: of the assignment, or of the record in which the shop named the
-           order, and of events that tie the session to the payment
+    by     ids that prove the claim: the assignment, or the record in which the shop named the order
+           and the events that tie the session to the payment
     """
 
     order: str | None
@@ -49,7 +49,7 @@ class Placing:
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
         """Index the records, which must be in the order in which they were recorded."""
         self._shops: Final[dict[str, str]] = {}
-        """Id of the record by which the shop placed an order, by order."""
+        """Id of the record by which the shop placed the order, by order."""
         self._latest: Final[dict[Key, Record]] = {}
         self._named: Final[dict[Key, list[Record]]] = {}
         for record in records:
@@ -74,7 +74,9 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the claim that covers an event; None if the order that the event names counts."""
+        """Return the strongest claim on an event; None if no claim outranks the order that the
+        event names.
+        """
         keys = keys_of(event)
         if not keys:
             return None
@@ -110,8 +112,9 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order that other events of the payment name, for an event without a claim.
-        Return None if the order that the event itself names counts."""
+        """Return the order that other events of the same payment name, for an event without a
+        claim. Return None if the order that the event itself names counts.
+        """
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -126,13 +129,14 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids of events that name this order, if events name several for the payment.
-        Otherwise return none."""
+        """Return the ids of events that name this order, if the payment's events name several
+        orders. Return an empty tuple otherwise.
+        """
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references, each with those events' ids."""
+        """Return the orders that events name for these references, with the ids of those events."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -140,7 +144,9 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references and all tied to them, each with the ids of the tying events."""
+        """Return these references and all references tied to them, with the ids of the tying
+        events.
+        """
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:
@@ -153,8 +159,9 @@ class Placing:
 
 
 def may_link(event: Event) -> bool:
-    """Return whether an event links its payment to the order that it names.
-    An event of money that goes back links nothing: its reference may be the refund's own."""
+    """Return whether an event links its payment to the order that the event names. Money going back
+    never does: the reference in such an event may be the refund's own.
+    """
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

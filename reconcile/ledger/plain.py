@@ -36,7 +36,7 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Consequences for the customer, where the reason does not state them."""
+"""What follows for the customer, by reason, for reasons whose sentence does not say it."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
@@ -97,7 +97,7 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reasons that mention only disputes, so that refunds are mentioned as well."""
+"""Reasons whose sentence mentions only disputes. A sentence about refunds is added."""
 
 _OPTIONAL: Final = {
     "disputed": " of {}",
@@ -171,7 +171,7 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons that say that something did not come. Left out where it may have come unnoticed."""
+"""Reasons that say that nothing came. Left out where a message may have come unnoticed."""
 
 
 def with_plain(
@@ -248,7 +248,7 @@ def plain_answer(
 
 
 def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
-    """Return the opening sentences for a customer if unread messages may be about the order."""
+    """Return the customer's opening sentences if unread messages may be about the order."""
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
     if unheard.may_lack and not ledger.has_captures:
         found += [REFUSED] if unheard.refusing else [NOT_KEPT] if unheard.not_kept else []
@@ -352,7 +352,8 @@ _URGENCY: Final = ("error", "warning", "info")
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
     """Return the findings that tell staff what to do. Leave out accepted findings, and findings
-    whose events also have a more specific finding."""
+    whose events also have a more specific finding.
+    """
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -367,7 +368,8 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the instruction about a finding, unless the rest of the ledger rules it out.
+    """Return the staff instruction about a finding; empty if the rest of the ledger makes it
+    pointless.
 
     codes  codes of all findings of the ledger
     """
@@ -415,7 +417,9 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 
 
 def _owed_to_customer(ledger: Ledger) -> str:
-    """Return the amount owed to the customer, and the part of it that is on its way."""
+    """Return the amount owed to the customer, and the part of that amount that refunds under way
+    return.
+    """
     owed, returning = ledger.owed, ledger.returning
     if owed is None or not {MAYBE_OTHERS, GAP_ACCEPTED}.isdisjoint(ledger.case.filed.holds):
         return ""  # it is not known whose the payment is, or what went back already
@@ -433,7 +437,7 @@ def _owed_to_customer(ledger: Ledger) -> str:
 
 
 def _owed_by_staff(ledger: Ledger) -> str:
-    """Return the amount to give back, less what is on its way and what a person accepted."""
+    """Return the amount to give back, less refunds under way and amounts that a person accepted."""
     owed, returning = ledger.owed, ledger.returning
     surplus = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
     accepted = ledger.case.filed.canceled is None and any(map(acceptance(ledger), surplus))
@@ -559,7 +563,6 @@ def _staff_words(finding: Finding) -> str:
 
 
 def _count(finding: Finding) -> int:
-    """Return how many findings a combined finding stands for."""
     count = dict(finding.facts).get(ALIKE)
     return count if isinstance(count, int) else 1
 
@@ -573,7 +576,9 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 
 def _gone(finding: Finding) -> bool:
-    """Return whether a shipped order had been paid, and its money then went back."""
+    """Return whether the finding is about a shipped order that was paid and whose money then went
+    back.
+    """
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
@@ -642,7 +647,9 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return the missing amount, or the amount that went back if enough had been paid."""
+    """Return the missing amount. If the order had been paid in full, return the amount that went
+    back.
+    """
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

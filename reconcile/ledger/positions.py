@@ -49,10 +49,11 @@ class Undo:
 
 
 class Position:
-    """Position of the payment of one attempt, as answers state it.
+    """The position of one attempt's payment, as answers state it.
 
     claims    single refunds and chargebacks, as separate events
-    repeated  references whose reversal a later answer confirmed
+    repeated  references of refunds and chargebacks that one answer took back and a later answer
+              confirmed as taken back
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
@@ -78,7 +79,9 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Turn the states of one refund or chargeback into events, and add these in their order."""
+        """Turn the states of one refund or chargeback into events, and append the events to
+        `claims`.
+        """
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -119,9 +122,10 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return a sum by version. If a version states the sum several times, the greatest counts.
+        """Return the steps of a sum, one for each version. If a version has several sums, take the
+        greatest.
 
-        An answer with a version and a payment never takes back an answer that lacks one of them. An
+        An answer with a version and a payment never takes back an answer that lacks either. An
         answer without a payment may be about another payment.
         """
         found: dict[tuple[bool, Instant], Step] = {}
@@ -152,7 +156,9 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount of a sum that no confirmed answer has taken back."""
+    """Return the greatest amount of a sum that no answer, confirmed by a later answer, has taken
+    back.
+    """
     return max(
         [
             step.minor

@@ -21,9 +21,9 @@ from reconcile.money import Money
 class Position:
     """Content of a published ledger, without the counts that change with every redelivery.
 
-    substance  one line of text: outcome, money, attempts, findings other than counts, the number
-               of those in _EACH_BY_ITSELF, and the amounts of restated open disputes. Two ledgers
-               with equal substance need no revision between them.
+    substance  one line of text: outcome, money, attempts, findings other than counts, the number of
+               findings in _EACH_BY_ITSELF, and the amounts of restated open disputes. Ledgers with
+               equal substance need no revision between them.
     """
 
     outcome: Outcome
@@ -56,10 +56,8 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes whose findings each need a person's action by their own deadline.
-
-Every further finding of these codes makes a revision; of other codes, only the first finding does.
-"""
+"""Codes whose findings each need a person's action by a deadline of their own. Every further
+finding of these codes makes a revision. For other codes, only the first finding does."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -82,11 +80,13 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""Maps event ids to their place among the ledger's events and the amount that they state."""
+"""By event id: the event's index in the ledger, and the amount that the event states."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return the amounts that events state in a ledger with an open dispute."""
+    """Return the amounts that events state, if the ledger has an open dispute; else an empty
+    mapping.
+    """
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -96,7 +96,9 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return an open dispute's name and amount; empty if the amount is the first one stated."""
+    """Return an open dispute's name and amount if the amount has changed since the first event;
+    else "".
+    """
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -108,8 +110,9 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Count the findings of _EACH_BY_ITSELF in a substance.
-    A finding without a number counts as one."""
+    """Count the findings of _EACH_BY_ITSELF in a substance. An entry without a number counts as
+    one.
+    """
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -153,7 +156,9 @@ def revise(
 
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
-    """Return new facts with cited ids, and facts that no longer hold, by parts of the substance."""
+    """Return sentences on what changed between two positions: new facts with cited ids, then lost
+    facts.
+    """
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

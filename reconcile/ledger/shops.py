@@ -18,23 +18,25 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Reason that a payment is set aside: it belongs to another shop, or its shop is not known yet."""
+"""Why a payment is set aside: it belongs to another shop, or its shop is not known yet."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims of events that open or pay a payment, and so decide which shop it belongs to."""
+"""Claims of events that open or pay a payment. These events decide which shop the payment belongs
+to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Source, kind of reference, and reference. An event that names none has a mark of its own."""
+"""Source, kind of reference, and reference. An event without a reference has a mark of its own."""
 
 
 class Shops(NamedTuple):
     """The judgement of a set of events, by event key.
 
     aside     events that are set aside, with the reason
-    rests_on  for an event that is ours but does not say so, the ids of other events that show it
+    rests_on  ids of the events that prove an event to be ours, for each of our events that does not
+              name the shop itself
     """
 
     aside: Mapping[EventKey, Aside]
@@ -106,7 +108,9 @@ def _reached(
 
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
-    """Return which shop the payment belongs to; None if its source does not ask for the shop."""
+    """Return which shop a payment's events say that it belongs to; None if no event states a
+    shop.
+    """
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

@@ -20,8 +20,8 @@ class MessageNotRead:
     """A message that came from its provider and could not be read.
 
     problem      why, in one sentence without text of the message
-    names_order  whether a value in it names the order or a payment of the order; if not, no value
-                 can be read
+    names_order  whether the message contains the name of the order or of one of its payments; if
+                 False, no value in the message can be read
     """
 
     delivery: str
@@ -48,11 +48,11 @@ class SourceHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentOfNoOrder:
-    """Unallocated payment that may be for this order.
+    """An unallocated payment that may be for this order.
 
-    It names the order, or has the amount due and the customer's number.
+    The payment names the order, or has the amount due and the customer's number.
 
-    money  amount that is left of it; None where its amount is unclear
+    money  amount of the payment that is left; None if it is unclear
     """
 
     id: str
@@ -67,9 +67,10 @@ class PaymentOfNoOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSpan:
-    """Time span of an accepted gap, in which messages may be lost. Both ends are included.
+    """Time span of an accepted gap in which messages may be lost. Both ends are included.
 
-    looked_at  whether providers were asked about its money since, or a person released the order
+    looked_at  whether, since the gap, providers were asked about the order's money or a person
+               released the order
     """
 
     gap: str
@@ -82,8 +83,8 @@ class LostSpan:
 class Unheard:
     """Everything that may be about an order and was not read.
 
-    sources   the sources of the order; all sources if its sources are not known
-    messages  by arrival
+    sources   the sources of the order; all sources if the order's sources are not known
+    messages  unreadable messages, by arrival
     payments  unallocated payments that may be for this order
     refused   number of deliveries that these sources refused since the order became known; anyone
               can send such deliveries

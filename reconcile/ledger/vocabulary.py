@@ -401,8 +401,8 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording of findings that an order may have hundreds of.
-For other codes, the sentence states the first finding, and how many more are like it."""
+"""Wording for codes that an order may have hundreds of findings of. For other codes, the sentence
+states the first finding and how many more there are."""
 
 
 class ReasonWords(NamedTuple):

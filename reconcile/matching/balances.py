@@ -10,18 +10,16 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference.
-
-open: no later statement is known. confirmed: the next statement begins with the stated closing
-balance. reopened: the next statement begins with another balance.
-"""
+"""State of an accepted difference. open: no later statement is known. confirmed: the next statement
+begins with the stated closing balance. reopened: the next statement begins with another balance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
     """Opening and closing balance of one bank statement, in minor units, each with the bank's day.
 
-    difference  amount by which the balances and the entries differ, as two people accepted it
+    difference  amount by which the entries and the balances differ, if two people accepted a
+                difference
     of_import   number of the import that brought the statement
     place       place of the statement in its file
     proposal    id of the proposal by which the difference was accepted
@@ -40,19 +38,19 @@ class StatementBalances:
 
     @property
     def stated(self) -> tuple[str, str, int, int]:
-        """Return the facts by which the same statement in two files is recognized."""
+        """Return the facts that identify the statement if it appears in several files."""
         return self.opened, self.closed, self.opening, self.closing
 
 
 Followed = tuple[StatementBalances, StatementBalances | None]
-"""A statement, and the next statement of its account or None."""
+"""A statement and the next statement of its account; None if there is no next statement."""
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement with the statement that follows it on its account, if there is one.
+    """Yield each statement with the next statement of its account, or None.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. Where several statements may follow, one whose opening balance matches is
+    closing balance. If several statements may be next, one whose opening balance matches is
     preferred.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))

@@ -49,8 +49,8 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that are one transfer of money.
 
-    expected  amount expected after an exchange, in the bank's currency: the sum at the rule's rate,
-              or the booked sum without a rule; None if both sides have one currency
+    expected  amount expected after an exchange, in the bank's currency: at the rule's rate, or the
+              booked amount if there is no rule; None if both sides have one currency
     """
 
     bucket: Bucket
@@ -80,7 +80,9 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides the period: of the payout, else of the bank line."""
+        """Return the date that decides the period: the payout's date, or else the bank line's
+        date.
+        """
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -103,11 +105,11 @@ class Alone:
 
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""Longest distance in time between a payout and a bank line that names it.
-A line farther away belongs to another payout with the same name."""
+"""Longest time between a payout and a bank line that names it. A line farther away belongs to
+another payout with the same name."""
 
 EARLY: Final[Duration] = DAY
-"""Time by which a bank may date a transfer earlier than the provider."""
+"""Longest time by which a bank may date a transfer before the provider's date."""
 
 NAMES_REPORTED: Final = 3
 """Most payouts of a group that a sentence names."""
@@ -181,8 +183,9 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links made by hand whose sums agree, then links by hand or by reference.
-        Of the latter, those in equal currencies come first."""
+        """Yield links in three steps: links by hand whose sums agree, then links by hand or by
+        reference in one currency, then those across currencies.
+        """
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -201,7 +204,9 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return all pairs of a payout and a line that are joined by a person or by a text."""
+        """Return every pair of a payout and a line that a person joined or whose line names the
+        payout.
+        """
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -225,7 +230,9 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield the links of connected groups; if `whole`, only of groups whose sums agree."""
+        """Yield a link for each connected group of pairs; if `whole`, only groups joined by hand
+        with equal sums.
+        """
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -234,8 +241,11 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Judge a group. Return None if a side has several currencies, and so no rate.
-        Raises ValueError if sums do not fit in 64 bits."""
+        """Return the link of one group of pairs, with its bucket. Raises ValueError if sums exceed
+        64 bits.
+
+        Return None if the payouts, or the lines, have several currencies, so that there is no rate.
+        """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -364,7 +374,7 @@ class BankLeg:
         return any(each in text for each in texts)
 
     def credits_alone(self) -> list[Searchable]:
-        """Return unmatched incoming bank lines, which are candidates for orders."""
+        """Return incoming bank lines without a partner. They may be transfers for orders."""
         return [_of_line(e.line) for e in self.alone if e.line is not None and e.line.minor > 0]
 
     def decisions(
@@ -394,11 +404,12 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers that pay out later than ever before, judged by their unsettled captures.
+        """Find providers whose next payout is later than ever before, judged by their unsettled
+        captures.
 
-        Payouts from wallets are left to `Wallets`, which knows each wallet's balance. Captures
-        count if they are older than the longest time between two payouts and are not yet reported
-        one by one as unsettled.
+        Only captures count that are older than the longest time between two payouts and that no
+        other break reports as unsettled. Wallets are left to `Wallets`, which knows each wallet's
+        balance.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
@@ -482,7 +493,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return the spans that all these (currency, name) pairs cover, by currency."""
+    """Return for each currency the spans that all of these (currency, name) pairs cover."""
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -543,7 +554,6 @@ def _match(link: Link) -> Match:
 
 
 def _differs(link: Link) -> Break:
-    """Return the break of a link whose sums differ."""
     missing = link.missing
     apart = Money(minor=abs(missing.minor), currency=missing.currency)
     facts: list[tuple[str, FactValue]] = [
@@ -597,9 +607,8 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 
 class _Near:
-    """Indexes of payouts, bank lines and orders without a partner, used to search for candidates.
-
-    Sums of one day may differ by a bank's charges.
+    """Indexes of payouts, bank lines and orders without a partner, in which candidates are
+    searched. Charges of a bank may explain why two amounts of one day differ.
     """
 
     def __init__(
@@ -630,8 +639,9 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a searchable bank line that shows only its id.
-    Its texts hold other people's data, and breaks are stored for ever."""
+    """Return a bank line for the search, under its id alone. Its texts hold other people's data,
+    and breaks are stored for ever.
+    """
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

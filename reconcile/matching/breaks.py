@@ -21,8 +21,8 @@ from reconcile.money import Money
 class Candidate:
     """A near miss of an unmatched line, with the field that differs.
 
-    apart  code of that field, with its facts
-    days   whole days between both dates; None if one is missing
+    apart  code of the differing field, with its facts
+    days   whole days between both dates; None if a date is missing
     """
 
     line: str
@@ -37,17 +37,19 @@ class Candidate:
 class Break:
     """One difference.
 
-    order       the order's reference as the ledger writes it, else as book or statement write it
+    order       the order's reference as the ledger writes it; without a ledger, as book or
+                statement write it
     payment     the provider's payment reference, if the difference is about one payment
-    subject     distinguishes breaks of equal cause, order and payment: the part of a line's id that
-                all versions of the line share
+    subject     distinguishes breaks with equal cause, order and payment: the part of a line's id
+                that all versions of the line share
     money       money at stake, never negative
-    since       instant from which its age counts: the latest date of the items that disagree
-    cites       ids of events, records and lines that it rests on
+    since       instant from which the break's age counts: the latest date of the items that
+                disagree
+    cites       ids of events, records and lines that the break rests on
     candidates  nearest lines that did not match, at most three, the nearest first
-    left        unsettled amounts that it leaves, by currency without zeros; positive if money is
-                still to come. They are posted in the clearing account, but in transit if the cause
-                is about the bank, and in the wallet if the cause is about a wallet
+    left        amounts that the break leaves unsettled, by currency without zeros; positive if
+                money is still to come. They are posted in transit if the cause is about the bank,
+                in the wallet if it is about a wallet, else in the clearing account
     """
 
     cause: BreakCause
@@ -74,8 +76,8 @@ class Break:
 def at_risk(found: Break) -> int:
     """Return the money that may be lost, in minor units: all of the break's money, or 0.
 
-    Held or owed money is not at risk. Money is at risk if an amount is short, or if no webhook or
-    payout explains the line that took the money.
+    Held or owed money is not at risk. Money is at risk if less came than is due, or if no webhook
+    or payout explains the line that took the money.
     """
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
     if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
@@ -114,11 +116,8 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Actions of a person.
-
-`matched` closes the break until a run leaves the match unused. `unmatched` withdraws a match.
-`settled` decides about late money.
-"""
+"""What a person can do to a break. `matched` closes the break, until a run does not use the match.
+`unmatched` withdraws a match. `settled` decides about late money."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
@@ -147,7 +146,7 @@ class Step:
     money   money at stake when the step was taken
     value   the assignee, the line matched or unmatched, or the decision about late money
     reason  the person's words
-    cites   evidence that closed it (closed)
+    cites   evidence that closed the break (closed)
     left    `Break.left` as the run computed it
     """
 
@@ -167,11 +166,11 @@ class Step:
 class Life:
     """The state of a break.
 
-    assignee   the person that it is assigned to; None if nobody
+    assignee   the person that the break is assigned to; None if nobody
     settling   the decision about its late money, while the decision is valid
-    because    why it has this state, in one sentence
-    closed_by  evidence that closed it; empty in other states
-    matched    lines matched by hand that closed it, until a run uses them
+    because    why the break has this state, in one sentence
+    closed_by  evidence that closed the break; empty in other states
+    matched    lines matched by hand that closed the break, until a run uses the lines
     """
 
     state: State
@@ -192,7 +191,9 @@ def life(steps: Iterable[Step]) -> Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Amounts that a person accepted: the break's own, and those that it leaves unsettled."""
+    """Amounts that a person accepted: the money of a break, and the amounts that it leaves
+    unsettled.
+    """
 
     money: Money
     left: tuple[Money, ...]
@@ -212,8 +213,6 @@ def acceptances(
 
 
 class _Being:
-    """State of a break while its steps are applied."""
-
     def __init__(self) -> None:
         self._seen = True
         self._money: Money | None = None
@@ -276,7 +275,7 @@ class _Being:
         self._money, self._left = step.money, step.left
 
     def _decided(self, step: Step, did: str) -> None:
-        """Apply a person's decision. It counts only for the money that the last run saw."""
+        """Apply a person's decision, unless a run has since seen another amount of money."""
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
@@ -334,7 +333,6 @@ def break_in(text: str) -> Break:
 
 
 def _members_in(kind: type[Break | Candidate], parts: list[Any]) -> dict[str, Any]:
-    """Return members by name, with money and facts decoded."""
     given = dict(zip(kind.__slots__, parts, strict=True))
     return given | {"money": _money_in(given["money"]), "facts": _facts_in(given["facts"])}
 

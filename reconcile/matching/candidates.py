@@ -39,8 +39,8 @@ CLOSE_PERCENT: Final = 5
 """Percentage by which sums of one day may differ, because of charges of providers and banks."""
 
 CHARGE: Final = 20
-"""Major units by which sums of one day may differ, because of fixed bank charges.
-The difference may be at most a tenth of the sum."""
+"""Major units by which amounts of one day may differ because of fixed bank charges, at most a tenth
+of the amount."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,7 +50,7 @@ class Searchable:
     line       its line id, or the order's reference
     reference  the reference shown
     keys       `match_key` of all its references
-    names      keys by which a text may name it
+    names      keys by which another line's text may name this line
     named      keys that its own texts name
     people     keys of the orders whose customer's phone number received the money; for an order,
                its own key
@@ -78,7 +78,7 @@ def entry_of(
 ) -> Searchable:
     """Return a searchable line with these references. The first reference is shown.
 
-    texts  free texts, of which only keys with a digit are kept
+    texts  free texts; keys without a digit are dropped
     """
     known = [name for name in names if name]
     return Searchable(
@@ -128,7 +128,7 @@ class Index:
         return nearest_of(wanted, **index, window=window)
 
     def neighbours(self, wanted: Searchable, *, charges: bool) -> list[Searchable]:
-        """Return the lines next to each position where the wanted line would be sorted in."""
+        """Return the lines that are neighbours of the wanted line in any of the sorted indexes."""
         found: dict[str, Searchable] = {}
         for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
@@ -223,8 +223,9 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return how many points two lines are apart, and the field with the most points.
-    The number is None if the lines are too far apart."""
+    """Return how many points two lines are apart, and the field with the most points. The number is
+    None if the lines are too far apart to be candidates.
+    """
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -394,7 +395,9 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score if it is unique and at least `least`."""
+    """Return the suggestion with the highest score, if no other has that score and it is at least
+    `least`.
+    """
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None
@@ -434,7 +437,9 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
 
 
 def _of_names(mine: str, reference: str) -> MatchReason | None:
-    """Return in which way two references are alike; None if they are not."""
+    """Return how two references are alike: equal, equal without separators, or nearly equal; else
+    None.
+    """
     its = match_key(reference)
     if not its:
         return None

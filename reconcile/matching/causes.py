@@ -63,21 +63,22 @@ a pair   all, if the first fact, a cost or a sum due, exceeds the second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Words of a cause, and what follows from it.
+    """Words of a cause, and what follows from the cause.
 
     name         a few words, for cells
     meaning      one sentence, for pages
-    sentence     what differs, with the break's facts. This and the next three have no full stop
+    sentence     what differs, with the break's facts. No full stop, as in `rated`, `step`,
+                 `step_by_how`
     rated        replaces `sentence` if the amounts are compared at a rate
     step         what a person should do
     step_by_how  replaces `step` for money that went back in only one way, by that way
     partners     causes of breaks that may be the other half; a match by hand closes both
     not_by_hand  what closes the break, if a match by hand cannot
-    two_people   why it always takes two people to accept the break; empty if it doesn't
+    two_people   why accepting the break always takes two people; empty if one person can accept it
     accepts      findings on the break's order that are accepted with the break
     late         the decision to propose if the break is about late money
-    blocks       whether a month is not closed before the break is decided
-    apart        whether it is reported apart from an order's price, so that no book line is
+    blocks       whether the break must be decided before its month can be closed
+    apart        whether the break is reported apart from an order's price, so that no book line is
                  searched
     of_movement  whether the break's subject is a source or an event instead of a line
     """

@@ -92,8 +92,8 @@ class Pair:
     def tendered(self) -> int:
         """Return the part of the book's amount that no provider received: the tenders, or 0.
 
-        A book states either whole prices or the amounts due at providers. The nearer of the two is
-        used. If the shop stated no tender, its book may name a method besides the provider's
+        A book states either whole prices or the amounts due at providers. The nearer amount is
+        used. If the shop stated no tender, the book itself may name a further payment method
         (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
@@ -104,7 +104,9 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Return whether a method in the book explains the money that no provider captured."""
+        """Return whether the book names another payment method for the part that no provider
+        captured.
+        """
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -124,7 +126,7 @@ class Pair:
 
 
 def decide_alone(funds: Funds, terms: Terms) -> Verdict:
-    """Judge an order without a book line."""
+    """Return the verdict on an order without a book line."""
     if not funds.moved:
         return Verdict("nothing_due", "nothing_due")
     if funds.unresolved:
@@ -146,7 +148,7 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
 
 
 def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
-    """Judge book lines without money.
+    """Return the verdict on book lines without money.
 
     tendered  part of the order's price that was paid otherwise, in the lines' currency
     """
@@ -175,7 +177,7 @@ def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
 
 
 def decide(pair: Pair) -> Verdict:
-    """Judge an order with money and its book lines."""
+    """Return the verdict on an order with money and its book lines."""
     for step in _STEPS:
         found = step(pair)
         if found is not None:
@@ -189,8 +191,9 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add the unsettled money of lines without a movement to the first break about doubt.
-    If there is no such break, add it to the first break."""
+    """Add the unsettled money in `funds.beside` to the first break about doubt, else to the first
+    break.
+    """
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -232,7 +235,9 @@ def _net_fits(pair: Pair) -> bool:
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Return a verdict if events contradict each other, so that no amount can be compared."""
+    """Return a verdict if events contradict each other so that amounts cannot be compared; else
+    None.
+    """
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -254,7 +259,7 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """Return a verdict if all the money went back and the book claims nothing."""
+    """Return a verdict if all the money went back and the book claims nothing; else None."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
@@ -282,10 +287,11 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Return a verdict if the book agrees with the money, but the ledger is unresolved.
+    """Return a verdict if the ledger is unresolved although the book agrees with the money; else
+    None.
 
-    Return None if the book names a method that paid the rest of the price: then only the ledger
-    lacks that tender.
+    Also return None if the book names a method that paid the rest of the price. Then the ledger
+    lacks only that tender.
     """
     if not pair.funds.unresolved or pair.by_method:
         return None
@@ -377,7 +383,7 @@ def _one(found: Break) -> Verdict:
 
 
 def _stated_at(pair: Pair) -> Instant:
-    """Return the latest date of the money and the book."""
+    """Return the later of two dates: the last return of money, and the book's date."""
     return max(pair.funds.returned_at, pair.lines.placed_at or EARLIEST)
 
 
@@ -408,7 +414,9 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks by currency about contradicted assignments, surplus and payments in doubt."""
+    """Yield breaks about a contradicted assignment, and about surplus and doubt in each
+    currency.
+    """
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

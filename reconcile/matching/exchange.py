@@ -102,9 +102,8 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """Yield captures that an order's lines settle in another currency, with these lines by id.
-
-    The order of lines is fixed, so that a break and the journal name the same line first.
+    """Yield each capture that is settled in another currency, with the lines that settle it. The
+    lines are sorted by id, so that a break and the journal name the same line first.
     """
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
@@ -124,9 +123,9 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Return whether lines settle a capture in another currency.
 
-    An equal number in another currency is a wrong currency. A line of another source is no exchange
-    even if `Terms.settles` allows it: the amounts differ, and an equal reference may be chance.
-    Zero has no rate.
+    An equal number in another currency is not an exchange but a wrong currency. A line of another
+    source is no exchange even if `Terms.settles` allows it: its amount differs, and an equal
+    reference may be chance. An amount of zero has no rate.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
@@ -143,9 +142,8 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield a payment's returns that its lines take in another currency, with these lines by id.
-
-    Returns dated after the last line are left out.
+    """Yield a payment's returns that are settled in another currency, with the lines that settle
+    them. The lines are sorted by id. Returns dated after the last line are left out.
     """
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
@@ -167,9 +165,8 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these are increases of one running total, each based on the last.
-
-    The provider divides a total as it likes, so a statement may take several increases in one line.
+    """Return whether these returns are increases of one running total. A statement may combine
+    several increases in one line, because the provider divides a total as it likes.
     """
     own = frozenset[str]()
     before = frozenset[str]()

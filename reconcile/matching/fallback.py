@@ -24,7 +24,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Most fitting lines searched for one line. Two fitting lines already make it ambiguous."""
+"""Most fitting lines searched for one line. Two of them already make the line ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -40,7 +40,7 @@ class Offer(NamedTuple):
 class Fits:
     """Lines that fit each other, by name.
 
-    pairs        lines that fit only each other
+    pairs        lines that fit each other and no other line
     left, right  other lines, each with the names of all lines that it fits
     """
 
@@ -116,7 +116,9 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Add book lines that were put aside at first, or by a method that claimed too many."""
+        """Add book lines that were set aside, or that a method of joining claimed but did not
+        use.
+        """
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -134,7 +136,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines that people paired, one with one or one with several."""
+    """Join orders and book lines that people paired: one with one, or one with several."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -151,9 +153,8 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines that people paired with an order's only open capture or a book line.
-
-    Several lines may be parts of one capture.
+    """Join statement lines that people paired with an order's only open capture, or with a book
+    line. Several lines may be parts of one capture.
     """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
@@ -182,7 +183,9 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report that a book line and a statement line agree, or the amount by which they differ."""
+    """Report a book line and a statement line without a webhook: as a match, or with their
+    difference.
+    """
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -271,7 +274,9 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join one payment with several lines of a group, or several payments with a group's lines."""
+    """Join one payment with several book lines of a group, or several payments with the group's
+    lines.
+    """
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -288,7 +293,9 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join the lines of one group with the only order that fits, else with all orders together."""
+    """Join the book lines of one group with the only order that fits, else with all orders
+    together.
+    """
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:
@@ -305,7 +312,9 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines without a common reference, if the rules have a date window."""
+    """Join orders and book lines without a common reference by amount and date. Needs a date window
+    in the rules.
+    """
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -335,7 +344,9 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines without a payment and captures, if the rules have a date window."""
+    """Join captures and statement lines without a payment by amount and date. Needs a date window
+    in the rules.
+    """
     window = deciding.terms.rules.date_window
     if window is None:
         return

@@ -85,7 +85,9 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
-    """Return the tariffs of one source and currency, each with the details that it applies to."""
+    """Return the fee rules of one source and currency: details with the tariff that they lead
+    to.
+    """
     stated = [json.loads(line.details) if line.details else {} for line in lines]
     values = {name: {each.get(name, "") for each in stated} for each in stated for name in each}
     names = sorted(name for name, found in values.items() if 1 < len(found) <= MOST_VALUES)
@@ -111,7 +113,7 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
 
 
 def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
-    """Return how many lines are explained exactly by the first rule that fits them."""
+    """Return how many lines have exactly the fee of the first rule that applies to them."""
     made = [
         ExpectedFee(source="", currency="", per_million=p, fixed=f, where=where)
         for where, (p, f) in rules
@@ -121,7 +123,8 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Most tariffs that are tried as the general one for all other lines: those with most lines."""
+"""Most tariffs that are tried as the general one, that is, the rule for all other lines. Tariffs
+with the most lines are tried first."""
 
 
 def _together(
@@ -129,8 +132,9 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Join keys of equal tariffs that differ only in the last detail.
-    The general tariff comes last."""
+    """Merge equal tariffs whose keys differ only in the last detail. The general tariff comes
+    last.
+    """
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -143,7 +147,9 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return how many lines the best tariff explains exactly, and the tariff; 0 if too few."""
+    """Return the tariff that explains the most lines exactly, after the number of those lines.
+    Return 0 and an empty tariff if too few lines are explained.
+    """
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)
@@ -166,7 +172,7 @@ def _tariff(lines: Group) -> tuple[int, Tariff]:
 
 
 def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    """Return the grid percentages nearest to the middle slope, and the most common ones."""
+    """Return percentages on a grid: near the median of the slopes, and the most common slopes."""
     steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
     middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
     near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]

@@ -56,21 +56,24 @@ class Return(NamedTuple):
 class Funds:
     """The money of one order, or of several orders that a group or a person joins.
 
-    currency   the price's currency if money came in it; else that of the first money that moved,
-               or may have moved
-    others     whether captures of another currency can't be distinguished from the order's money
-    captured, refunded
-               in `currency`, both positive; without payments in doubt, unless the order is
-               unresolved
-    over       part of `captured` beyond the price, held or returned, except the part on top
-    on_top     part of `captured` on top of the price, held or returned
-    in_doubt   further money that may have been captured, in `currency`; unresolved orders only
-    doubted    payments in doubt
-    at_doubt   money at stake in `doubted` by currency; empty for unresolved orders
-    owed       money held beyond the price and owed back, by currency
-    tendered   part of the orders' prices that was paid otherwise, in `currency`
-    beside     unsettled money of statement lines that the break about the order's doubt reports
-    at         when the last money came, else when the order was opened
+    currency            currency of the price, if money came in it; else of the first money that
+                        moved or may have moved
+    others              whether captures of another currency can't be distinguished from the order's
+                        money
+    captured, refunded  in `currency`, both positive; without payments in doubt, unless the order is
+                        unresolved
+    over                part of `captured` beyond the price, held or returned, except the part on
+                        top
+    on_top              part of `captured` on top of the price, held or returned
+    in_doubt            further money that may have been captured, in `currency`; unresolved orders
+                        only
+    doubted             payments in doubt
+    at_doubt            money at stake in `doubted` by currency; empty for unresolved orders
+    owed                money held beyond the price and owed back, by currency
+    tendered            part of the orders' prices that was paid otherwise, in `currency`
+    beside              unsettled money of statement lines; the break about the order's doubt
+                        reports it
+    at                  when the last money came; without money, when the order was opened
     """
 
     rows: tuple[TakingRow, ...]
@@ -100,13 +103,14 @@ class Funds:
 
     @property
     def worth(self) -> int:
-        """Return captured money without the parts beyond and on top of the price."""
+        """Return the captured money, without the parts beyond and on top of the price."""
         return self.captured - self.over - self.on_top
 
     @property
     def given_back(self) -> int:
-        """Return the refunded part of the price. What was paid beyond the price counts as refunded
-        first, and money on top of it last."""
+        """Return the refunded part of the price. Money beyond the price counts as refunded first,
+        and money on top of the price last.
+        """
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
@@ -138,7 +142,7 @@ class Funds:
 
     @property
     def payments(self) -> frozenset[tuple[str, str]]:
-        """Return (source, payment) of every attempt and of all money that moved."""
+        """Return (source, payment) of every attempt and of every movement."""
         wholes = [row.whole for row in self.rows if row.whole is not None]
         found = [payment for whole in wholes for payment in whole.payments]
         found += [(each.source, each.payment) for each in self.captures]
@@ -147,7 +151,7 @@ class Funds:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of the events that its movements rest on, each once."""
+        """Return the ids of the events behind the captures and returns, each once."""
         cites = [cite for each in self.captures for cite in each.cites]
         cites += [cite for each in self.returns for cite in each.cites]
         return tuple(dict.fromkeys(cites))
@@ -233,7 +237,9 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Return whether a capture has another currency than the order and is not listed as owed."""
+    """Return whether a capture is in another currency than the order and not already listed as
+    owed.
+    """
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)
@@ -246,7 +252,7 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
 
 
 def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
-    """Return the amount captured for one order beyond its price."""
+    """Return by how much an order's captures exceed its price, without the part on top."""
     price = whole.expected
     if price is None or price.currency != currency:
         return 0
@@ -259,7 +265,9 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return by currency the larger of the captured and returned amounts of payments in doubt."""
+    """Return the money at stake in doubted payments: by currency, the larger of captured and
+    returned.
+    """
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -282,7 +290,6 @@ def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
 
 
 def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
-    """Sum amounts by currency. Leave out sums of zero or less."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -319,17 +326,19 @@ class RefundDue(NamedTuple):
 class Left:
     """Rows that wait for the second look.
 
-    orders    orders with money but no book line that fits
-    book      lines of one reference that claim money that was not found
-    idle      lines of one reference that claim nothing, in case an order with another key paid them
-    captures  captures that a statement should have
-    awaited   captures that a later statement may have, in case an unmatched line settles them
-    lines     statement lines of unknown payments
+    orders     orders with money but no book line that fits
+    book       lines of one reference that claim money that was not found
+    idle       lines of one reference that claim nothing; an order with another key may have paid
+               them
+    captures   captures that a statement should have
+    awaited    captures that a later statement may have; an unmatched line may settle them
+    lines      statement lines of unknown payments
     suspended  statement lines of unallocated payments
-    paid_out  disbursements, with a key if they name an order or payment that has money
-    refunds   orders whose book states a refund that has not arrived, in case a disbursement was it
-    together  by order, the id of the first of its own book lines, if the order may also have paid
-              other lines of their group
+    paid_out   disbursements, with a key if they name an order or payment that has money
+    refunds    orders whose book states a refund that has not arrived; a disbursement may be that
+               refund
+    together   by order, the id of the first of its book lines, for orders that may also have paid
+               other lines of their group
     """
 
     orders: list[TakingRow] = field(default_factory=list)

@@ -115,7 +115,7 @@ class Deciding:
             self.pair(moved[0], *references.values())
 
     def _apart(self, funds: list[Funds], references: dict[str, list[BookRow]]) -> None:
-        """Put aside orders without book lines, and book lines without money."""
+        """Set aside orders without book lines, and book lines without money."""
         for each in funds:
             if not keep(self.left.orders, each.rows[0]):
                 self.end_order(each, facts=NOT_SEARCHED)
@@ -123,7 +123,7 @@ class Deciding:
             self._unpaid(rows)
 
     def _tendered(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report the amount that an order's book lines claim beyond its tenders, if any."""
+        """Report the book lines of an order that only tenders paid."""
         lines = lines_of(rows)
         if lines.currencies != {funds.currency}:
             self._unpaid(rows)
@@ -134,7 +134,6 @@ class Deciding:
         self._report(verdict.decisions, candidates=(), facts=())
 
     def _unpaid(self, rows: Sequence[BookRow]) -> None:
-        """Put aside book lines without money."""
         lines = lines_of(rows)
         self.tally.place_book(lines.rest, "nothing_due")
         pool = self.left.book if lines.claims else self.left.idle
@@ -144,7 +143,7 @@ class Deciding:
     def _by_hand(
         self, funds: list[Funds], references: dict[str, list[BookRow]]
     ) -> tuple[list[Funds], dict[str, list[BookRow]]]:
-        """Pair the orders and lines that people paired. Return the rest."""
+        """Match the orders and lines that people paired. Return the rest."""
         rest = []
         for each in funds:
             rows = self._given(each, [row for lines in references.values() for row in lines])
@@ -184,13 +183,13 @@ class Deciding:
             self.place(decide(pair), funds=funds, lines=pair.lines)
 
     def _given(self, funds: Funds, rows: Iterable[BookRow]) -> list[BookRow]:
-        """Return the lines that people paired with the order."""
         partners = self.terms.partners(funds.order)
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Put order and line aside if the order may also have paid other lines of their group.
-        Return whether they were put aside."""
+        """Set an order and its lines aside if the order may also have paid other lines of their
+        group. Return whether they were set aside.
+        """
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -266,17 +265,17 @@ class Deciding:
             self.end_line(line, facts=NOT_SEARCHED)
 
     def _paid_out(self, line: StatementRow) -> None:
-        """Put aside a disbursement, which may be a refund."""
+        """Set aside a disbursement, which may be a refund."""
         if not keep(self.left.paid_out, line):
             self.tally.place_lines([line], "other_business")
             self.tally.unsearched += 1
 
     def plainly_unsettled(self, row: TakingRow) -> None:
-        """Put aside the capture of a plain order without a statement line."""
+        """Set aside the capture of a plain order without a statement line."""
         self.unsettled(captures_of(row)[0])
 
     def unsettled(self, capture: Capture) -> None:
-        """Put aside a capture without a statement line."""
+        """Set aside a capture without a statement line."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
         if waits == "not_covered" and not self.terms.has_statements(capture.source):
             self.tally.place_captures([capture], waits)
@@ -284,9 +283,8 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over rows that another matching put aside, as far as there is room.
-
-        The rows arrive in the order in which a single matching would have met them.
+        """Take over rows that another matching set aside, as far as there is room. The rows arrive
+        in the order in which a single matching would have met them.
         """
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
@@ -331,7 +329,7 @@ class Deciding:
                 self.tally.report(found)
 
     def end_refund(self, due: RefundDue, *, candidates: tuple[Candidate, ...] = ()) -> None:
-        """Report a refund in the book that has not arrived."""
+        """Report a refund that the book states and that has not arrived."""
         self.tally.place_orders(due.orders, due.found.cause)
         self.tally.place_book(due.book, due.found.cause)
         self.tally.report(replace(due.found, candidates=candidates))

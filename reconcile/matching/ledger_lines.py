@@ -215,10 +215,10 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return the most that may have been captured without an entry (see the README's table).
+    """Return the amounts that may have been captured although the ledger has no entry for them.
 
-    This counts each capture without a certain amount, and an unresolved order itself if no movement
-    has an amount.
+    These are the largest stated amount of each capture without a certain amount, or the price of an
+    unresolved order without any amount. The README has the table.
     """
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
@@ -263,7 +263,7 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and undoubted money in other currencies."""
+    """Return the surplus in the order's currency, and all undoubted money in other currencies."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

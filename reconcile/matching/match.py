@@ -45,10 +45,10 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """The rows without a partner, and the indexes in which candidates are searched.
+    """The rows without a partner, and the indexes in which candidates for them are searched.
 
     beside  bank lines without a partner
-    unpaid  receives the book lines that are reported without money
+    unpaid  receives the book lines that are reported as unpaid
     """
 
     def __init__(
@@ -92,7 +92,6 @@ class _Unmatched:
 
     @cached_property
     def _open_books(self) -> Index:
-        """Return an index of the book lines that no order has claimed."""
         return Index([_of_book(rows) for rows in self._rest.book.values()])
 
     @cached_property
@@ -181,7 +180,9 @@ class _Unmatched:
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
-        """Return the nearest lines. A charge may have been taken from the lines of `charged`."""
+        """Return the nearest lines. Lines of `charged` may be short by a provider's or bank's
+        charge.
+        """
         return nearest_of(wanted, plain=plain, charged=charged, window=self._window)
 
 
@@ -204,7 +205,7 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
 
 
 def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
-    """Yield the money that a suspended payment holds, if the payment is unallocated."""
+    """Yield the money in suspense, if the payment belongs to no order."""
     if payment.bucket == "payment_unallocated":
         for currency, minor in payment.held().items():
             yield entry_of(
@@ -269,12 +270,13 @@ class Matching:
         keeping: KeepingTally | None = None,
         recipients: Mapping[str, frozenset[str]] = NO_RECIPIENTS,
     ) -> None:
-        """Begin a matching. `hands` join only rows that matching by key leaves open.
+        """Begin a matching.
 
+        hands       matches by hand; they join only rows that matching by key leaves open
         suspense    unallocated payments: their statement lines match nothing else
         keeping     tally to use in place of a new one
-        recipients  for each payment that is a disbursement, the keys of the orders whose customer's
-                    phone number received it
+        recipients  by disbursed payment, the keys of the orders whose customer's phone number
+                    received it
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -282,7 +284,7 @@ class Matching:
         self._tally = keeping or Tally(rules.currency)
         self._deciding = Deciding(terms, self._tally, self._left)
         self.unpaid: list[Searchable] = []
-        """Book lines that `rest` reported without money."""
+        """Book lines that `rest` reported as unpaid."""
 
     def decide(
         self,
@@ -365,11 +367,12 @@ class Matching:
 
 
 class OtherPeriods:
-    """A matching of the orders of all other periods, to find their lines without a movement.
+    """A matching of all other periods' orders, which finds their statement lines without a
+    movement.
 
-    A report assigns a statement line to a period by the date of the money that it settles. That
-    date may be in another period than the order. So the report must know which lines of such orders
-    settle nothing. Memory is bounded as in a matching.
+    A report assigns a statement line to a period by the date of the money that the line settles.
+    That date may be in another period than the order. So the report must know which lines of such
+    orders settle nothing. Memory is bounded as in a matching.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -397,16 +400,13 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""Difference between two matchings.
+"""Difference between two matchings. Plain matches are not listed.
 
 newly_matched, no_longer_matched
-              a match that only the second, or only the first, has
+         a match that only the second, or only the first, matching has
 new_break, gone_break
-              a break that only the second, or only the first, has
-changed       equal identity, other content
-
-Plain matches are not reported. A plain match that becomes a break is only a new_break.
-"""
+         a break that only the second, or only the first, matching has
+changed  equal identity, other content"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,7 +433,9 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Yield changes in reading order, then results that only one matching has, by identity."""
+    """Yield changes in reading order, then results that only one of the two matchings has, by
+    identity.
+    """
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

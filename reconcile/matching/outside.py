@@ -33,7 +33,7 @@ Customers pay within two weeks, or before the order is entered in the book."""
 class Transfer:
     """Orders paid outside providers, and the bank lines that paid them.
 
-    kind  None if matched by a name in the texts and equal sums
+    kind  how they were matched; None for a plain match by name and sum
     """
 
     kind: MatchKind | None
@@ -43,7 +43,7 @@ class Transfer:
     at: Instant
 
     def decision(self) -> Match | Break | None:
-        """Return the match, or the break about its difference; None if it matches plainly."""
+        """Return the match, or the break about its difference; None if nothing is unusual."""
         due = sum([each.money.minor for each in self.orders])
         ids = (*[each.line_id for each in self.orders], *self.lines)
         apart = Money(minor=abs(due - self.booked.minor), currency=self.booked.currency)
@@ -88,7 +88,7 @@ class Transfers:
                     self._names[name].add(subject)
 
     def _paid(self, order: BookLine) -> bool:
-        """Return whether a bank line may pay the order without a match by hand."""
+        """Return whether the book says that the order was paid, and paid outside providers."""
         outside = self._methods.parts(order.method) & {"outside", "bank"}
         return bool(outside) and order.status in ("paid", "refunded")
 
@@ -141,7 +141,9 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether a sum pays the order. With a gift card, part of the price is enough."""
+        """Return whether an amount pays the order. If a gift card paid a part, the rest is
+        enough.
+        """
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 

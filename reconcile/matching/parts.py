@@ -33,10 +33,11 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
-    """Pair each line with a part of its amount, the earliest part first.
+    """Pair each line with a part of equal amount, the earliest part first.
 
-    If there are more lines of one amount than parts, none of them is paired. If only lines are left
-    and add up to zero, they correct the others: then all parts and lines count as one sum.
+    If more lines than parts have one amount, none of these lines is paired. If all parts are paired
+    and the other lines add up to zero, the other lines are corrections: then all parts and lines
+    count as one sum.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

@@ -44,7 +44,7 @@ def place_of(row: StatementRow) -> str:
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """Return the date that places these rows in a period; None if none of them has a date."""
+    """Return the date that decides the period of these rows; None if no row has a date."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)
@@ -71,10 +71,11 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the dates of joined rows whose own date differs, by key, or by `place_of` a line.
+    """Return the common date of rows that must be matched together, where it differs from their own
+    date.
 
-    Pass all rows of keys that a group, a hand match or a payment may join. Further rows do not
-    matter.
+    Keys are the rows' keys, or `place_of` a line. Pass all rows of keys that a group, a hand match
+    or a payment may join. Further rows do not matter.
     """
     sets = _Sets()
     for booked in book:

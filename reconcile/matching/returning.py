@@ -71,10 +71,8 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Return whether a line settles a return.
-
-    A negative payment line settles one if its amount went back on its payment. Otherwise the line
-    is a part of the capture.
+    """Return whether a line returns money and does not correct a capture. A payment line does so
+    only if it is negative and its amount is a return of its payment, or all of them.
     """
     if row.kind != "payment":
         return True
@@ -84,10 +82,10 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns of one payment that add up to these lines; none if none do.
+    """Return the returns of one payment that add up to these lines; an empty list if none do.
 
-    They are one return, else all returns, else all returns until the date of the last line. Part of
-    a lost dispute may have come back, and one sum may cover several refunds.
+    Tries one return, then all returns, then all returns until the date of the last line. Part of a
+    lost dispute may have come back, and one sum may cover several refunds.
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -101,11 +99,11 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Separate pairs of lines that undo each other. Return the pairs and the rest.
+    """Split lines into pairs that cancel each other out, and the rest.
 
     Such pairs are a dispute that took money and its win, a refund and the money that came back from
-    it, and a payment that was announced and did not come. The ledger has no movement for them,
-    whatever statements contain the lines.
+    it, and a payment that was announced and did not come. The ledger has no movement for these
+    pairs.
     """
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
@@ -128,9 +126,8 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one of two lines returned the money that the other took.
-
-    The refund reference decides where both lines have one, else the payment.
+    """Return whether one of two lines gave back the money that the other line took. The lines must
+    have the same refund reference; if a line lacks one, the same payment.
     """
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
@@ -142,7 +139,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return what is left of `unused` when `minor` is deducted from `back`, reversals first."""
+    """Return `unused` after deducting `minor` from the returns in `back`, reversals first."""
     rest = {id(each): each.minor for each in back}
     for each in sorted(back, key=lambda each: each.kind != "reversed"):
         used = min(minor, each.minor)

@@ -119,7 +119,9 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """Return the row of a ledger line: flat if the line is plain, else with the line itself."""
+    """Return a ledger line as a row: flat if the line is plain, else with the whole line
+    attached.
+    """
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -159,7 +161,7 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def subject_of(line_id: str) -> str:
-    """Return the part of a line id before the dot, which all versions of the line share."""
+    """Return the part of a line id before the dot. All versions of the line share it."""
     return line_id.partition(".")[0]
 
 
@@ -224,7 +226,9 @@ class Lines:
 
     @property
     def money(self) -> Money:
-        """Return the amount that the book says came, else the amount that it says went back."""
+        """Return the amount that the book says came; without one, the amount that it says went
+        back.
+        """
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 
@@ -279,7 +283,7 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
 
 
 def _repeated(rows: Sequence[BookRow]) -> set[int]:
-    """Return the `id()` of each line about a charge that another line already states."""
+    """Return the `id()` of each line that repeats a charge of another line."""
     found: set[int] = set()
     by_reference: dict[str, list[BookRow]] = defaultdict(list)
     for row in rows:
@@ -293,9 +297,10 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that a line says went back: the stated one, else all if `refunded`.
+    """Return the amount that a line says went back: the stated amount, else all if the status is
+    `refunded`.
 
-    A refunded amount of 0 counts as not stated, because exports fill the column with it in every
+    A refunded amount of 0 counts as not stated, because exports fill the column with 0 in every
     row.
     """
     if row.minor < 0:
@@ -310,8 +315,8 @@ def _credit(row: BookRow) -> int:
 class Moved:
     """One movement as a row states it.
 
-    stated  everything that the row states
-    money   currency and gross; for a fee, the net
+    stated  all fields of the row
+    money   currency and gross; for a fee, currency and net
     """
 
     kind: str
@@ -328,12 +333,12 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return for each row the index of the known line that it repeats; None for a new line.
+    """Return for each row the index of the known line that the row repeats; None for a new line.
 
-    Equal rows and lines are paired first, each once. Then rows and lines that differ, but can only
-    be the same line, are paired in order.
+    Equal rows and lines are paired first, each once. Rows and lines that differ are then paired in
+    order if `same` says so.
 
-    same  whether a row and a known line that differ can only be the same line
+    same  whether a row and a differing known line can only be the same line
     """
     if len(stated) == len(known) == 1:  # as almost always
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -352,13 +357,13 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two rows that differ can only be one movement, stated twice.
+    """Return whether two rows that differ can only be the same movement, stated twice.
 
-    Different amounts are different movements. Only the amount of a payment may have been corrected,
-    unless the times of day differ: then they are two captures. If the signs differ, one row may
-    also take the other back. Lines of two wallets are two movements, even where one receipt is in
-    both. Otherwise the payouts are compared if both rows have one, else the days of settlement, in
-    whatever zone they were read.
+    Different amounts are different movements, with one exception: the amount of a payment may have
+    been corrected, unless the times of day differ, which means two captures. Rows with opposite
+    signs may cancel each other out, so they are not the same. Lines of two wallets are two
+    movements, even if they share a receipt. Otherwise both rows must have the same payout; if one
+    has none, the same day of settlement, in any of the zones that the file may have been read in.
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -387,7 +392,6 @@ _EAST: Final[Duration] = 14 * HOUR
 """Largest offset ahead of UTC."""
 
 _QUARTER: Final[Duration] = 15 * MINUTE
-"""Step of time zone offsets: a quarter of an hour."""
 
 
 def _opposite(one: Moved, other: Moved) -> bool:
@@ -408,8 +412,8 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
-    A date without a time became the first instant of its day. It may have been read first in UTC
-    and later in the calendar's zone, or the other way round.
+    A date without a time is stored as the first instant of its day. It may have been read first in
+    UTC and later in the calendar's zone, or the other way round.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

@@ -188,9 +188,10 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why an item dated `at` need not be in files of these spans; None if it must be.
+    """Return why an item dated `at` may be missing from files with these spans; None if it must be
+    there.
 
-    The item must be in them if one span reaches from `at` to `due`, and `due` has passed. It is
+    An item must be there if one span reaches from `at` to `due`, and `due` has passed. An item is
     awaited if the last span ends earlier, because a later file may contain it. An item before the
     first span or in a gap is not covered.
     """
@@ -216,12 +217,12 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the hand match that follows when a person assigns a line or an order to a break."""
+    """Return the hand match that results when a person assigns a line or an order to a break."""
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about; without one, return its order."""
+    """Return the line that a break is about; if it is about no line, return its order."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
@@ -322,7 +323,9 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why money of this date need not be in a book; None if it must be in one."""
+        """Return why money of this date may be missing from the books; None if a book must have
+        it.
+        """
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
@@ -333,7 +336,7 @@ class Terms:
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why the money of a paid line need not have arrived; None if it must have."""
+        """Return why the money of a paid book line may be missing; None if it must have arrived."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -344,8 +347,9 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the span, or None. Both ends are included.
-        If the dates are unknown, return the first gap of all."""
+        """Return the first accepted gap that overlaps the span, including both ends; None if no gap
+        does. If the dates of the span are unknown, return the first gap of all.
+        """
         return next(
             (
                 span
@@ -364,9 +368,10 @@ class Terms:
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why money captured at `at` need not be in a statement; None if it must be in one.
+        """Return why money captured at `at` may be missing from statements; None if a statement
+        must have it.
 
-        It must be in one when the margin has passed and the source's statements cover the whole
+        A statement must have it when the margin has passed and the source's statements cover the
         margin.
         """
         due = at + self.rules.settle_margin
@@ -391,7 +396,9 @@ def _factors(currency: str) -> tuple[int, ...]:
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor between two amounts if major units were taken for minor ones, else None."""
+    """Return the factor between two amounts if major units were mistaken for minor units; else
+    None.
+    """
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

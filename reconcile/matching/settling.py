@@ -34,7 +34,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines that the break about an order's doubt reports, by order
+    beside    by order, the lines that the break about the order's doubt reports
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -93,7 +93,9 @@ class Settling:
     def _reversed(
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
-        """Place captures that a reversal took back before they were paid out. Return the rest."""
+        """Place captures that a reversal took back before they were paid out. Return the other
+        captures.
+        """
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -113,7 +115,8 @@ class Settling:
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """Report returns that should have a statement line and have none.
 
-        A return that was taken back cancels out, because a statement need not mention either.
+        A return that was itself taken back is skipped together with its counterpart, because a
+        statement need not mention either.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
@@ -145,9 +148,8 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Place a line that may settle a movement of unknown amount. Return whether it was placed.
-
-        The break of that payment, or of its order, reports the line's money.
+        """Place a line that may settle a movement of unknown amount. Return whether the line was
+        placed. The break about the doubtful payment, or about its order, reports the line's money.
         """
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
@@ -171,7 +173,7 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place captures that the statement settles in another currency. Return the rest."""
+        """Place captures settled in another currency, with their lines. Return the rest."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -205,7 +207,7 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Place returns that the statement takes in another currency. Return the rest."""
+        """Place returns settled in another currency, with their lines. Return the rest."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
@@ -259,7 +261,9 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join as `join` does, but let a person choose where several lines fit a capture."""
+        """Join captures and lines as `join` does. If several lines fit the only capture, a line
+        that a person paired with the order is used.
+        """
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -284,7 +288,9 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place parts of a payment and lines that each fit one part or add up. Return the rest."""
+        """Place parts of a payment with the lines that settle them. Return the rest. Each line
+        settles one part, or all lines together settle all parts.
+        """
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -322,7 +328,6 @@ class Settling:
             self._differs(capture, rows)
 
     def _pair(self, capture: Capture, row: StatementRow, *, kind: MatchKind | None) -> None:
-        """Match one capture with one line, within tolerance, and check its fee."""
         source, currency = capture.source, capture.currency
         difference = row.gross - capture.minor
         if row.currency != currency or not self._terms.within(difference, currency):
@@ -380,7 +385,7 @@ class Settling:
     ) -> None:
         """Report a capture that several lines fit. The caller places the lines.
 
-        own  lines whose unsettled money is stated by this capture's break
+        own  lines whose unsettled money this capture's break reports
         """
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
@@ -401,7 +406,7 @@ class Settling:
     def _returned(
         self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
     ) -> list[Return]:
-        """Place the lines of returns. Return the returns without a line."""
+        """Place the lines that settle returns. Return the returns that no line settles."""
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
@@ -441,7 +446,9 @@ class Settling:
         return unused
 
     def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
-        """Place a line that took money for a failed refund, if no line has returned the money."""
+        """Report a line that took money for a failed refund, if the statement should already show
+        it returned.
+        """
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
@@ -454,8 +461,7 @@ class Settling:
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
         """Report lines of one payment and kind whose sum differs from the money that went back.
-
-        Return the remaining returns.
+        Return the returns that are still without a line.
         """
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
@@ -496,9 +502,9 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report lines that took more money than went back, and place them.
+        """Report lines that took another amount than went back, and place them.
 
-        more  the difference
+        more  amount taken minus amount returned
         """
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
@@ -566,7 +572,9 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break of a line that no ledger knows, naming the gap that may explain it."""
+    """Return the break about a line that no ledger knows. It names an accepted gap that may explain
+    it.
+    """
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -588,13 +596,14 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line without a movement leaves unsettled.
-    It is the opposite of the amount by which the line changes the balance."""
+    """Return the amount that a line without a movement leaves unsettled. It is the opposite of the
+    amount by which the line changes the balance.
+    """
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 
 def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
-    """Return the amounts that a capture and its lines leave unsettled, one by one."""
+    """Return the unsettled amounts of a capture and of its lines, one by one."""
     came = Money(minor=capture.minor, currency=capture.currency)
     return [came, *[unsettled_by(row) for row in rows]]
 

@@ -18,14 +18,13 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Place that a person gave a payment: an order, nowhere again, or one of two dismissals."""
+"""Where a person placed a payment: in an order, in no order again, or in one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-"""Reasons for a change of the suspense balance.
+"""Why the suspense balance changed, besides new money.
 
 assigned        to an order; negative if the assignment was withdrawn
-other_business  to the named account; negative if later money reopened the payment
-"""
+other_business  to the named account; negative if later money reopened the payment"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +63,20 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of source and reference of a payment that is the candidate of a break.
-Such a payment is assigned to its order; no match by hand takes it."""
+"""Prefix of source and reference of a payment that is the candidate of a break. Such a payment is
+assigned to the break's order; a match by hand cannot use it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
     """A payment that is, or once was, unallocated.
 
-    taken   its movements, in the order in which they became known
-    steps   every change of the money in suspense, in the order in which they became known
-    stands  the last decision of a person about it, if still valid; None if it is open
-    other_shop
-            whether it belongs to another shop, so that none of it is in suspense
+    taken       its movements, in the order in which they became known
+    steps       every change of the money in suspense, in the order in which the changes became
+                known
+    stands      a person's last decision about the payment, if still valid; None while it is
+                undecided
+    other_shop  whether the payment belongs to another shop, so that none of it is in suspense
     """
 
     source: str
@@ -89,8 +89,8 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        Further ids in `taken.cites` do not matter: in the order's own ledger, the movement also
-        rests on the assignment.
+        Ids in `taken.cites` beyond those of the payment's movement do not matter: in the order's
+        ledger, the movement also rests on the assignment.
         """
         cites = set(taken.cites)
         return any(
@@ -114,7 +114,9 @@ class Suspended:
 
     @property
     def bucket(self) -> Bucket | None:
-        """Return the bucket of the payment's statement lines; None if it belongs to an order."""
+        """Return the bucket of the payment's statement lines; None if the payment belongs to an
+        order.
+        """
         stands = self.stands
         if stands is not None and stands.into == "order":
             return None
@@ -127,7 +129,7 @@ class Suspended:
         return "payment_unallocated" if stands is None else "awaiting_refund"
 
     def found(self, lines: list[StatementRow]) -> Break | None:
-        """Return a break that asks a person to assign the payment; None if that is not needed.
+        """Return a break that asks a person to assign the payment; None if no assignment is needed.
 
         lines  statement lines that name the payment
         """
@@ -196,7 +198,10 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the money that a person's decision takes out of suspense, or returns when it ends."""
+    """Yield the steps by which a person's decision takes money out of suspense.
+
+    back  yield the steps that undo the decision instead
+    """
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):
@@ -240,7 +245,7 @@ class Suspense:
                 self._by_payment.setdefault(each.payment, []).append(each)
 
     def of(self, line: StatementRow) -> Suspended | None:
-        """Return the payment of a statement line if the payment belongs to no order."""
+        """Return the unallocated payment that a statement line names; None if there is none."""
         found = self._by_payment.get(line.payment or "", ())
         fitting = [each for each in found if not line.source or line.source == each.source]
         return fitting[0] if fitting else None

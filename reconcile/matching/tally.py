@@ -117,7 +117,9 @@ class Tally:
             self._add_order(self._sheet("takings", bucket), row)
 
     def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
-        """Count an order once in each captured currency; without money, in that of its price."""
+        """Count an order once in each captured currency, or in the price's currency if there is no
+        money.
+        """
         sums: dict[str, int] = {}
         for capture in captures_of(row):
             sums[capture.currency] = sums.get(capture.currency, 0) + capture.minor
@@ -152,7 +154,7 @@ class Tally:
         return found
 
     def report(self, decision: Decision) -> None:
-        """Keep a decision until it is taken; count it if it is a break."""
+        """Store a decision for `take_decisions`; count it if it is a break."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
@@ -289,7 +291,6 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _by_currency(rows: list[Row], place: int) -> Iterator[tuple[str, list[Row]]]:
-    """Group rows by their currency, which is at index `place`."""
     of: Callable[[Row], Any] = itemgetter(place)
     currencies: set[str] = set(map(of, rows))
     for currency in currencies:
@@ -396,7 +397,7 @@ def merge(
 
 
 def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) -> None:
-    """Count orders that agree on all sides, by the `Sums` of their statement lines."""
+    """Add the `Sums` of plain orders' statement lines to both sheets."""
     if sums[COUNT]:
         _plus(settled[currency], sums)
         _plus(agreed[currency], sums[: SUM + 1])

@@ -54,8 +54,7 @@ _DATE: Final = re.compile(
 
 
 def telling(key: str) -> bool:
-    """Return whether a payout's key can be searched in texts: it is long enough and not a date.
-
+    """Return whether a payout's key may be searched for in texts: long enough, and not a date.
     Texts often contain their own date, which must not match a payout named by that date.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
@@ -67,7 +66,9 @@ _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
 
 
 def order_names(reference: str) -> set[str]:
-    """Return the keys by which a text may name an order: `#10740` and `ORD-10740` also as 10740."""
+    """Return the keys by which a text may name an order: for `#10740` and `ORD-10740`, also
+    10740.
+    """
     key = match_key(reference)
     names = {key, key.lstrip("#")}
     if (number := _NUMBER.search(key)) is not None:

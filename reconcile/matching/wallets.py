@@ -57,7 +57,7 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
     "release": "held",
     "disbursement": "disbursed",
 }
-"""Flow of each kind of line. All other kinds are settled."""
+"""Flow of each kind of line. Kinds that are not listed are settled."""
 
 HELD_BACK: Final = "Held"
 """Wallet of money that a provider holds back. It is the other side of holds and releases."""
@@ -66,12 +66,12 @@ APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Fewest and most past withdrawals from which the next one is expected.
-Fewer withdrawals show no rhythm, and older ones may have had a different rhythm."""
+"""Fewest and most past withdrawals from which the next withdrawal is expected. Fewer withdrawals
+show no rhythm, and older ones may have had a different rhythm."""
 
 GRACE: Final[Duration] = DAY
-"""Time after the longest interval so far at which a withdrawal counts as late.
-It allows for a holiday."""
+"""Time beyond the longest interval so far after which a withdrawal counts as late. It allows for a
+holiday."""
 
 MOST: Final = 1_000_000
 """Most transfers, and most holds, that are paired. Each takes a quarter of a kilobyte in memory."""
@@ -81,11 +81,11 @@ MOST: Final = 1_000_000
 class WalletSums:
     """Movements of a wallet in a period, in minor units of its currency.
 
-    opening  balance at the start: as stated, else the sum of all earlier movements
+    opening  balance at the start: as stated; if not stated, the sum of all earlier movements
     settled, withdrawn, transferred, held, disbursed
-             money in less money out, by flow
+             money in minus money out, by flow
     stated   the balance that the statement states at the end; None if it states none
-    since    for held money, date of the oldest hold that is not released
+    since    for held money, the date of the oldest hold that is not released
     """
 
     source: str
@@ -126,9 +126,8 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return when the payout after these sorted payouts is late; None if they are irregular.
-
-    Payouts are regular if the longest time between two is at most twice the usual time.
+    """Return when the payout that follows these sorted payouts is late; None if payouts are
+    irregular. Payouts are regular if the longest time between two is at most twice the usual time.
     """
     if len(paid) < PAST_LEAST:
         return None
@@ -176,8 +175,9 @@ class Wallets:
     ) -> WalletSums:
         """Add up a wallet, and check its stated balance at each instant.
 
-        The order of rows of one instant is unknown. Their net must lead from the balance before to
-        a balance that one of the rows states and that no other row begins with.
+        Rows of one instant have no known order. Together they must lead from the balance before the
+        instant to one of the balances that they state, namely one that is not the start of another
+        row.
         """
         start = self._period.since
         stated, opening = None, None
@@ -239,7 +239,9 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report that nothing was withdrawn for longer than ever, despite a sufficient balance."""
+        """Report a late withdrawal: the pause is longer than ever, and the balance is high
+        enough.
+        """
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -271,13 +273,12 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows of one instant.
-
-        Report a balance that contradicts the rows.
+        """Return the balance after these rows of one instant. Report a balance that contradicts the
+        rows.
 
         before  the balance before these rows; None if unknown
-        after   the row before these rows; if it is in another file, a file in between may be
-                missing
+        after   the row before these rows, for the report: if it is in another file, a file between
+                the two may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
@@ -339,8 +340,9 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair the two sides of transfers by reference, then by amount within a day.
-        Report sides without a partner."""
+        """Pair the two sides of transfers by reference, then by amount within a day. Report
+        unpaired sides.
+        """
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -373,8 +375,9 @@ class Wallets:
                 )
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
-        """Apply each release to holds: first to the one it names, then to the oldest.
-        Report releases without a hold."""
+        """Apply each release to the hold with its reference, then to the oldest holds. Report
+        releases without a hold.
+        """
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

@@ -110,7 +110,7 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return the opposite of a transaction; for a reversal, the reversed transaction."""
+    """Return a transaction with opposite postings. For a reversal, return what it reversed."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -125,8 +125,9 @@ CITED: Final = 20
 
 
 class AdjustedMoney:
-    """Sum that adjusting entries move between accounts, by closed month and currency.
-    It is the sum of the debit balances that remain on accounts."""
+    """Sum that adjusting entries move between accounts, by closed month and currency: the sum of
+    the debit balances that the entries leave on accounts.
+    """
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()

@@ -92,13 +92,15 @@ def added(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """Return the difference from the earlier figures to the present ones, sorted by name."""
+    """Return the present figures minus the earlier ones, sorted by name."""
     negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
     return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report. Ages of breaks are left out: growing older is no change."""
+    """Yield the figures of a report, without ages of breaks: a break that grows older is no
+    change.
+    """
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -146,7 +148,9 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return the rows that a report must add to the stated figures to reach the present ones."""
+    """Return the adjustments that lead from the stated figures of closed months to the present
+    figures.
+    """
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -166,7 +170,7 @@ def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentR
 
 
 def change_in(row: AdjustmentRow) -> Figure:
-    """Return the amount that an adjustment adds, as a figure of its month."""
+    """Return the change that an adjustment states, as a figure of its month."""
     table, line, *what = row.figure.split("/")
     return _figure(table, row.currency, line, "".join(what), row.count_change, row.sum_change)
 
@@ -210,8 +214,8 @@ class Closing:
     """One closed month.
 
     version      1, or one more than the version of the closing that was reopened
-    known_after  its evidence became known after this instant: `as_of` of the closing of the month
-                 before; 0 for the first
+    known_after  its evidence became known after this instant: `as_of` of the previous month's
+                 closing; 0 for the first
     before       digest of the previous closing or reopening; None for the first
     by, role     who closed it
     proposed_at, approved_by
@@ -477,7 +481,7 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield each condition's name and sentence, with the blocker; None if the condition holds.
+    """Yield each condition's name and sentence with a blocker; with None if the condition holds.
 
     Before the month is over, or while deliveries are unread, the other conditions cannot be judged
     and are left out.
@@ -494,7 +498,9 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Split blockers into those that remain and those that are excepted with a reason."""
+    """Split blockers into two lists: without an exception, and with an exception that gives a
+    reason.
+    """
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -505,7 +511,7 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker if the month, or the margin for its late evidence, is not over."""
+    """Yield a blocker if the month, or the margin for its late evidence, is not over yet."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -528,9 +534,9 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a blocker for payments whose provider did not state their position.
+    """Yield a blocker for payments whose provider has not stated their position.
 
-    then  whether the month is closed as of a past instant, which no later answer can cover
+    then  whether the month is closed as of a past instant, which later answers cannot cover
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -680,10 +686,11 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence saying that files count days in another zone, and whose file is lacking.
+    """Return two texts if files seem to count days in another zone: a sentence, and the files to
+    add.
 
-    This is so if a single span lacks only some hours at an end of the month. The sentence is empty
-    if more is missing.
+    That is so if one span covers the month except for some hours at its ends. If more is missing,
+    the sentence is empty.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
@@ -742,7 +749,7 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield blockers for deliveries that are in no figure.
+    """Yield blockers for deliveries that no figure of the report includes.
 
     unreadable  number of messages that need a person
     lost        number of unsigned requests that were not stored, because of a limit

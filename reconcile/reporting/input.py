@@ -49,7 +49,7 @@ class BreakSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSeen:
-    """An order whose published outcome at the end of the period differs from that at its start.
+    """An order whose published outcome changed between the start and the end of the period.
 
     at       when the last revision in the period was published
     before   the last outcome published before the start
@@ -82,10 +82,8 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders that have one key but different spellings.
-
-    A line goes to the order that knows its payment, else to the order that it names, else to the
-    first order.
+    """Divide lines among orders that have one key but different spellings. A line goes to the order
+    with its payment, else to the order that it names, else to the first order.
     """
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
@@ -130,7 +128,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 class SettledLine:
     """A statement line and the movements that it settles, if the ledger has any.
 
-    fresh            movements in `taken` that no earlier line settles in part
+    fresh            movements in `taken` of which no earlier line settles a part
     gross, fee, net  with the signs by which they change the merchant's balance: see `signed`
     exchanged        whether it settles its movement in another currency
     """
@@ -145,7 +143,7 @@ class SettledLine:
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
-    """Return every line of the order with its movements.
+    """Return every line of the order with the movements that the line settles.
 
     A line settles movements of its payment that no other line settles: the movement with the line's
     amount, else all such movements if they add up to that amount, else the first. If no movement is
@@ -213,10 +211,11 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return the line's movements that no earlier line settled, and all its movements.
+    """Return the line's movements that no earlier line settled, then all movements that the line
+    settles.
 
-    Some providers write a negative payment for a refund or reversal. Any other negative payment
-    corrects a capture. A dispute may be exactly what a reversal took (`returning.is_of`).
+    A negative payment is a refund or reversal at some providers; otherwise it corrects a capture. A
+    dispute may be exactly what a reversal took (`returning.is_of`).
     """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
@@ -263,10 +262,10 @@ def key_of(payout: Payout) -> Key:
 
 
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
-    """Return whether a line pays into a wallet, and not directly into the bank.
+    """Return whether a line's money goes into a wallet, and not directly to the bank.
 
-    A line that names its payout pays into a wallet only if the statement has the withdrawals as
-    separate lines.
+    If the line names its payout, that requires that the statement has the withdrawals as separate
+    lines.
 
     withdrawn  payouts that are such withdrawals
     """
@@ -300,7 +299,9 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return the flow that shows where the net amount of a statement line is now."""
+        """Return the flow that shows where the line's net amount is now: in the wallet, in the
+        bank, missing.
+        """
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -312,9 +313,8 @@ class BankView:
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield the amount that the bank lacks for each transfer of the period, except withdrawals.
-
-        A withdrawal takes money from a wallet, where it was already settled.
+        """Yield, for each transfer of the period except withdrawals, the amount that the bank
+        lacks. A withdrawal takes money from a wallet, where it was already settled.
         """
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
@@ -324,5 +324,5 @@ class BankView:
 
 
 def dated(link: Link) -> Instant:
-    """Return when the bank had booked all lines of the transfer."""
+    """Return when the bank booked the last line of the transfer."""
     return max([each.booked_at for each in link.lines])

@@ -286,7 +286,7 @@ def transactions(
 
 
 def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
-    """Yield an amount without the tax that it contains, then the tax, each with its role."""
+    """Split an amount into the amount without tax and the tax. Yield each with its account role."""
     rate = 0 if revenue is None else revenue.taxes.get(role, 0)
     above, below = abs(minor) * rate, 1_000_000 + rate
     tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
@@ -300,9 +300,9 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield (date, words, money, cites) for the amounts a fulfilled order moves to sales.
+    """Yield (date, words, money, cites) for each amount that a fulfilled order moves to sales.
 
-    The amounts come from deposits. A payment that was assigned to the order counts from its
+    The money comes from `deposits`. A payment that was assigned to the order later counts from its
     assignment on.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
@@ -369,7 +369,8 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return the money on top in each movement, by the movement's index in `taken`.
+    """Return each movement's money on top of the price, by role, by the movement's index in
+    `taken`.
 
     Credits are negative. The last captures brought this money, because only they made the total
     exceed the price. The last returns take it back.
@@ -406,10 +407,11 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield transactions that move a payment in clearing to another currency, at the rules' rate.
+    """Yield transactions that convert a payment in clearing to another currency, at the rules'
+    rate.
 
-    The excess over the rate is a gain. For returned money, which moves the other way, it is a loss.
-    Beyond the rules' tolerance the excess stays in clearing, and a break reports it.
+    The excess over the rate is a gain; for returned money, a loss. An excess beyond the rules'
+    tolerance stays in clearing, and a break reports it.
     """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
@@ -441,8 +443,9 @@ def _abroad(
 def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
-    """Yield a payment's transactions while it had no order, and its assignments.
-    They are dated from `start` to before `end`."""
+    """Yield the transactions by which a payment entered and left suspense, from `start` to before
+    `end`.
+    """
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"
@@ -485,8 +488,9 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
 def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the opening balances of wallets, dated from `start` to before `end`.
-    An opening balance is the money that a wallet held before its first statement."""
+    """Yield the opening balances of wallets from `start` to before `end`: the money that a wallet
+    held before its first statement.
+    """
     for each in openings:
         if start <= each.at < end:
             yield Transaction(
@@ -503,14 +507,14 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield what the bank booked and exchanged, dated from `start` to before `end`."""
+    """Yield transactions for what the bank booked and exchanged from `start` to before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)
 
 
 def _of_link(link: Link) -> Iterator[Transaction]:
-    """Yield the transactions of payouts and bank lines that are one transfer."""
+    """Yield the transactions of one transfer, with its payouts and bank lines."""
     payouts = tuple([each.payout_id for each in link.payouts])
     against: Role = "in_transit" if link.expected is None else "exchange"
     for line in link.lines:
@@ -551,7 +555,7 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield write-offs of a break and their reversals, dated from `start` to before `end`.
+    """Yield write-offs of a break and their reversals from `start` to before `end`.
 
     Each amount is exactly what the break left in clearing, in transit or in a wallet.
 

@@ -72,8 +72,9 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Return minor units of the own currency, rounded half away from zero, or None without a
-        rate."""
+        """Convert money to minor units of the own currency, rounded half away from zero; None
+        without a rate.
+        """
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor
@@ -88,7 +89,7 @@ class Converter:
         return rounded if money.minor >= 0 else -rounded
 
     def used(self) -> Iterator[UsedRate]:
-        """Yield each used rate once, by currency and day."""
+        """Yield each rate that was used once, by currency and day."""
         yield from (self._used[key] for key in sorted(self._used))
 
     def missing(self) -> tuple[str, ...]:
@@ -111,7 +112,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 
 
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
-    """Return the rates at which statements settled other currencies in the merchant's own.
+    """Return the rates at which statements settled other currencies in the merchant's own currency.
 
     pairs  captured amounts with the amounts that they were settled for
     """
@@ -159,7 +160,8 @@ def in_own_currency(
 
     flows    by day, currency and `Flow`
     rates    None to return empty results
-    settled  captures with the amounts they were settled for, from which `settled_at` derives rates
+    settled  captures with the amounts that they were settled for; `settled_at` derives rates from
+             these
     """
     if rates is None:
         return (), (), ()

@@ -390,9 +390,8 @@ class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
     of   currency that was converted; None for all currencies
-    sum  amount; for the flow `residual`, the difference between net and the flows that follow it in
-         the money table. It arises because money is settled at another day's rate and sums are
-         rounded
+    sum  amount. For the flow `residual`, net minus the flows that follow net in the money table: it
+         arises because money is settled at another day's rate and sums are rounded
     """
 
     currency: str
@@ -438,7 +437,7 @@ closing by the age of the payment at the end of the period.
 class SuspenseRow:
     """Money of unallocated payments.
 
-    line   for `assigned` and `other_business`, money that came back from there is subtracted
+    line   the kind of change; `assigned` and `other_business` are less the money that came back
     count  number of changes of the money, or of payments that hold some
     """
 
@@ -497,8 +496,9 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Payments of the period, of one currency and age, that no statement line settles.
-    A statement should contain them, and nobody has accepted that it does not."""
+    """Payments of the period, of one currency and age, without a statement line that settles them.
+    A statement should have such a line, and nobody has accepted that it is missing.
+    """
 
     currency: str
     age: Age
@@ -611,7 +611,9 @@ def ties(
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield ties that compare unallocated money, by flow and by age, with payments' money."""
+    """Yield ties that compare the unallocated money, by flow and by age, with the payments'
+    money.
+    """
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

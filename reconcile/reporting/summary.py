@@ -20,12 +20,12 @@ from reconcile.reporting.words import AGE_WORDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyTotal:
-    """A currency's month in one row, with sums in minor units.
+    """One currency's totals for the period, with sums in minor units.
 
-    orders   orders of the period priced in this currency
-    in_bank, in_wallet
-             None without bank files; in_bank leaves out money that left a wallet for the bank
-    at_risk  money at risk of breaks that nobody has accepted
+    orders              orders of the period priced in this currency
+    in_bank, in_wallet  None without bank files; in_bank leaves out money that left a wallet for the
+                        bank
+    at_risk             money at risk of breaks that nobody has accepted
     """
 
     currency: str

@@ -33,7 +33,7 @@ class Column:
     currency: str = "currency"
 
     def money_in(self, row: Any) -> Money | None:
-        """Return a cell's money; None if the cell is empty or a plain count."""
+        """Return the money of the row's cell; None if the cell is empty or a plain count."""
         value = getattr(row, self.name)
         if self.kind != "money" or value is None:
             return None

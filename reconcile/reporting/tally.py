@@ -42,9 +42,8 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` lines by `key`, and the number of all lines.
-
-    When twice as many lines are stored, the excess is dropped.
+    """Keeps the first `bound` lines by `key`, and counts all lines. When twice as many lines are
+    stored, the excess is dropped.
     """
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
@@ -187,7 +186,9 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add the amount by which the bank booked less than a payout; negative if more."""
+        """Add the amount that the bank booked less than a payout; negative if the bank booked
+        more.
+        """
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
@@ -239,7 +240,7 @@ class PeriodTally:
         """Begin with zero sums. Add breaks before orders.
 
         calendar   calendar of the scope's zone
-        elsewhere  ids of statement lines that the matching places outside the period of their own
+        elsewhere  ids of statement lines that the matching assigns to another period than their own
                    date (`within`); complete once every break has been added
         bank       None without bank files
         rates      rates of the merchant's own currency; None for no totals in that currency
@@ -373,7 +374,8 @@ class PeriodTally:
         """Add ids of lines without a movement that belong to other periods' orders
         (`OtherPeriods`).
 
-        Call this before adding orders. For this period's orders, breaks already name such lines.
+        Call this before adding orders. Lines of this period's orders need no call: breaks already
+        name them.
         """
         self._breaks.never_notified |= lines
 
@@ -500,7 +502,7 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Place lines by their own dates. Return whether any is in the period."""
+        """Place lines by their own dates. Return whether any line is in the period."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -519,9 +521,7 @@ class PeriodTally:
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
         """Place movements by their dates, and lines by their first movement, else by their own
-        date.
-
-        Return whether any is in the period.
+        date. Return whether any movement or line is in the period.
         """
         moved = False
         apart: Counter[str] = Counter()
@@ -591,7 +591,7 @@ class PeriodTally:
         self._control.money(currency, bucket, flow=flow, minor=amount)
 
     def _on(self, at: Instant | None) -> None:
-        """Set the day whose rate applies to the money that is added next."""
+        """Set the day whose exchange rate applies to the money that is added next."""
         if self._rates is not None and at is not None:
             self._money.day = self._calendar.day_of(at)
 

@@ -20,7 +20,7 @@ ED25519: Final = 0x01
 """Kind of a key that signs notes."""
 
 COSIGNER: Final = 0x04
-"""Kind of a witness's Ed25519 key; its signatures hold the time."""
+"""Kind of a witness's Ed25519 key. Signatures of this kind state their time."""
 
 MAX_NAME: Final = 255
 """Most characters of a key's name: newer forms of cosignatures have room for that many bytes."""
@@ -29,7 +29,7 @@ MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""
 
 SIZE_TYPE: Final = "text/x.tlog.size"
-"""Content type of a 409 answer that states the tree size that the witness knows."""
+"""Content type of a 409 answer that states the size up to which the witness knows the tree."""
 
 _MARK: Final = "— "
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -130,9 +130,8 @@ def signature_line(name: str, identifier: bytes, content: bytes) -> str:
 
 
 def timed_signature(content: bytes) -> tuple[int, bytes] | None:
-    """Split a cosignature into its time in seconds since 1970 and its Ed25519 signature.
-
-    Return None for other content.
+    """Split a cosignature into its time in seconds since 1970 and its Ed25519 signature; None if
+    malformed.
     """
     time = int.from_bytes(content[:8], "big")
     return (time, content[8:]) if len(content) == 72 and time <= MAX_TIME else None
@@ -147,7 +146,7 @@ def cosigned_message(body: str, *, time: int) -> bytes:
 
 
 def add_checkpoint(*, old: int, proof: Sequence[bytes], note: str) -> bytes:
-    """Return the request that asks a witness to cosign.
+    """Return the request that asks a witness to cosign a checkpoint.
 
     old  tree size that the witness knows
     """
@@ -156,7 +155,7 @@ def add_checkpoint(*, old: int, proof: Sequence[bytes], note: str) -> bytes:
 
 
 def stated_size(body: bytes) -> int | None:
-    """Parse the tree size that a witness states it has cosigned. Return None for other content."""
+    """Parse the tree size in a witness's answer; None if the answer states none."""
     text = body.decode("ascii", "replace")
     number = text.removesuffix("\n")
     return int(number) if text.endswith("\n") and _SIZE.fullmatch(number) else None

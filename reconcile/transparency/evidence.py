@@ -43,8 +43,8 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings of a policy that are lists of names.
-All other settings are microseconds or None, unless they are in `_PERCENT`."""
+"""Settings of a policy that are lists of names. The others are in `_PERCENT`, or are microseconds
+or None."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 
@@ -53,8 +53,8 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
     """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
     Deliveries and records have the instants under which they were stored; `history_of` applies
-    later redatings. Each event has its first delivery. `again` has ids and instants of its further
-    deliveries.
+    later redatings. Each event comes with its first delivery; `again` lists the ids and instants of
+    the others.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))

@@ -52,10 +52,10 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """Return the complete subtrees of a proof's span, from left to right.
+    """Return the complete subtrees that a proof's span consists of, from left to right.
 
-    They are few, and each is smaller than the one before, because such a span begins where a
-    subtree of its own size could begin.
+    There are few. Each is smaller than the one before, because such a span begins where a subtree
+    of its own size could begin.
     """
     start, end = span
     found = []
@@ -67,7 +67,7 @@ def span_nodes(span: Span) -> list[Node]:
 
 
 def span_hash(span: Span, nodes: Nodes) -> Hash:
-    """Return the hash of the subtree over a span of leaves."""
+    """Return the hash over a span of leaves."""
     return _joined([nodes(node) for node in span_nodes(span)])
 
 
@@ -82,10 +82,8 @@ def _joined(subtrees: list[Hash]) -> Hash:
 
 
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
-    """Return the proof that a leaf is in the tree of the first `size` leaves (RFC 9162, 2.1.3.1),
-    lowest hash first.
-
-    Raises ValueError for an index outside of the tree.
+    """Return the spans that prove that a leaf is in the tree of the first `size` leaves, lowest
+    first. See RFC 9162, 2.1.3.1. Raises ValueError for an index outside of the tree.
     """
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not among {size}")
@@ -103,9 +101,8 @@ def inclusion_spans(index: int, *, size: int) -> list[Span]:
 
 
 def consistency_spans(old: int, *, size: int) -> list[Span]:
-    """Return the proof that a tree of `size` leaves extends its first `old` leaves (2.1.4.1).
-
-    Raises ValueError unless 0 < old <= size.
+    """Return the spans that prove that a tree of `size` leaves extends its first `old` leaves
+    (2.1.4.1). Raises ValueError unless 0 < old <= size.
     """
     if not 0 < old <= size:
         raise ValueError(f"a tree of {size} leaves has no proof for its first {old}")
@@ -135,7 +132,9 @@ def _split(count: int) -> int:
 def inclusion_holds(
     leaf: Hash, *, index: int, size: int, proof: Sequence[Hash], head: Hash
 ) -> bool:
-    """Return whether a proof shows that a leaf is at `index` in the tree of this head (2.1.3.2)."""
+    """Return whether a proof shows that a leaf is at `index` of the tree with this head
+    (2.1.3.2).
+    """
     if not 0 <= index < size:
         return False
     here, last, found = index, size - 1, leaf
@@ -182,8 +181,9 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Return the first ancestor that is a right child or 0, and its level's last index.
-    A last node without a sibling moves up unchanged."""
+    """Return the first ancestor that is a right child or 0, and the last index of its level. A last
+    node without a sibling moves up unchanged.
+    """
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -225,7 +225,7 @@ Kept = Mapping[Node, Hash]
 
 
 def kept_range(node: Node) -> tuple[int, int, int]:
-    """Return the stored hashes that a node covers: level, first index, index after the last."""
+    """Return the stored hashes that a node covers, as level, first index, index after the last."""
     level, index = node
     base = level - level % STEP
     width = level - base
@@ -239,12 +239,12 @@ def kept_hash(node: Node, kept: Kept) -> Hash:
 
 
 def needed(spans: Iterable[Span]) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes from which the spans are computed."""
+    """Return the ranges of stored hashes that computing these spans needs."""
     return {kept_range(node) for span in spans for node in span_nodes(span)}
 
 
 def computed(span: Span, kept: Kept) -> Hash:
-    """Compute the hash of a span from the stored hashes that `needed` lists."""
+    """Compute the hash of a span from stored hashes; `needed` lists them."""
     return span_hash(span, lambda node: kept_hash(node, kept))
 
 
@@ -268,8 +268,9 @@ def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
 
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes outside complete tiles.
-    `Tail` starts with these hashes."""
+    """Return the ranges of stored hashes outside complete tiles. A `Tail` is created from these
+    hashes.
+    """
     found = set()
     level = 0
     while count := size >> level:
@@ -284,7 +285,7 @@ class Tail:
     """The growing end of a log: at most 255 hashes for each stored level."""
 
     def __init__(self, size: int, kept: Kept) -> None:
-        """Start from the hashes that `tail_ranges` lists."""
+        """Create the tail of a log of this size from the hashes that `tail_ranges` lists."""
         self.size = size
         self._kept = dict(kept)
 

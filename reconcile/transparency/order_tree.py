@@ -28,7 +28,8 @@ LEVELS: Final = (GROUPED, 8)
 """Numbers of leading bits of the groups whose hashes are stored, the smaller groups first."""
 
 Keyed = tuple[int, Hash]
-"""The leading bits of some commitments as a number, and the hash of all their entries."""
+"""The leading bits of commitments as a number, and the hash of all entries that begin with these
+bits."""
 
 Path = Sequence[tuple[int, Hash]]
 """Steps from an entry up to the root: bits shared with the other side, and its hash."""
@@ -43,7 +44,9 @@ def order_commitment(key: bytes, reference: str) -> bytes:
 
 
 class OrderEntry(NamedTuple):
-    """A commitment, the number of leaves that name it, and the index of the newest such leaf."""
+    """A commitment, the number of log leaves that name it, and the index of the newest such
+    leaf.
+    """
 
     commitment: bytes
     leaves: int
@@ -51,7 +54,8 @@ class OrderEntry(NamedTuple):
 
 
 Counted = tuple[bytes, int, int]
-"""An OrderEntry, or a plain tuple of its fields to save memory: there are a million of them."""
+"""An OrderEntry, or its fields as a plain tuple, which saves memory: there are a million
+entries."""
 
 
 def entry_hash(entry: Counted) -> Hash:
@@ -64,7 +68,7 @@ _NODE: Final = tuple(b"\x01" + bytes((shared,)) for shared in range(BITS))
 
 
 def branch_hash(shared: int, zeros: Hash, ones: Hash) -> Hash:
-    """Return the hash of two sides whose commitments share this many bits."""
+    """Return the hash of two sides whose commitments begin with this many equal bits."""
     return sha256(_NODE[shared] + zeros + ones).digest()
 
 
@@ -78,7 +82,7 @@ def group_of(commitment: bytes, bits: int = GROUPED) -> int:
 
 
 def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
-    """Return the hash over items sorted by number.
+    """Return the hash over items that are sorted by number.
 
     bits  the length of each number
     """
@@ -101,7 +105,7 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the part of a path that leads up from `place` through these sorted items."""
+    """Return the steps up from `place` through these sorted items, as a part of a path."""
     sides: dict[int, list[Keyed]] = {}
     for each in items:
         if each[0] != place:
@@ -110,7 +114,9 @@ def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int
 
 
 def root_by(entry: OrderEntry, path: Path) -> Hash:
-    """Return the root to which an entry leads. Raises ValueError for a malformed path."""
+    """Return the root that follows from an entry and its path. Raises ValueError for a malformed
+    path.
+    """
     place, found = keyed(entry)
     last = BITS
     for shared, other in path:
@@ -157,5 +163,5 @@ class OrderTree:
         return folded(sorted(self._hashes[upper].items()), bits=upper)
 
     def hashes(self, bits: int) -> Mapping[int, Hash]:
-        """Return the hash of each group of a level, as of the last call of `root`."""
+        """Return the hash of each group of a level, as the last call of `root` computed it."""
         return self._hashes[bits]
