@@ -65,10 +65,8 @@ class ClockState(Enum):
 
 
 class ClockWatch:
-    """The clock as one process sees it: when it went ahead, and when it was set back.
-
-    Elapsed time comes from a monotonic clock.
-    """
+    """How this process has seen the clock run: when the clock jumped ahead, and when it was set
+    back. Elapsed time comes from a monotonic clock."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -80,8 +78,11 @@ class ClockWatch:
         self._look_at = 0
 
     def note(self) -> None:
-        """Note the clock's current time. Call this after anything that the clock dates.
-        Otherwise a clock that was fast for less than a round of the worker would go unnoticed."""
+        """Compare the clock with the elapsed time. Call this after each use of the clock for a
+        stored date.
+
+        Otherwise a clock that was fast for less than a round of the worker would go unnoticed.
+        """
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
         if latest is None:
@@ -96,9 +97,9 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Set orders due that a fast clock made wait, and redate the rows that it dated.
+        """Set orders due that a fast clock delayed, and redate the rows that the fast clock dated.
 
-        Runs at the start, after the clock was set back, and regularly where other machines write to
+        Runs at the start, after the clock was set back, and regularly if other machines write to
         the same database.
         """
         context = self._context
@@ -114,7 +115,8 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction. It began at the last leap forward if that had the same size."""
+        """Return the correction that setting the clock back from `latest` to `now` made. Its start
+        is the last leap forward, if that leap had the same size; else the start is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -123,7 +125,7 @@ class ClockWatch:
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
     """Redate rows dated later than now, and set orders due that were folded as of a later instant.
 
-    seen  the correction as this process observed it
+    seen  the correction as this process saw it; None if it saw none
     """
     database, now = context.database, context.clock.now()
     newest = await database.on_snapshot(store.newest_ahead, now)
@@ -163,9 +165,9 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some rows, the earliest first. Return how many, and whether no more are left.
+    """Redate some rows, the earliest first. Return their number, and whether all rows are done.
 
-    Each row gets an instant of its own, so that the rows keep their order: of two prices, the one
+    Each row gets an instant of its own, so that the rows keep their order: of two prices, the price
     that was recorded later counts.
     """
     take_lock(connection, REDATING)
@@ -188,7 +190,7 @@ def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int
 
 
 async def _fold_again(context: AppContext, now: Instant) -> int:
-    """Set orders due that were folded as of a later instant. Return how many there were."""
+    """Set orders due that were folded as of a later instant than now. Return their number."""
     count, after, orders = 0, "", [""]
     while orders:
         async with context.database.reading() as connection:
@@ -243,7 +245,7 @@ REPORTED_FOR: Final[Duration] = DAY
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:
-    """Return an alarm if something is dated later than now, or the clock was fast."""
+    """Return an alarm if stored dates are later than now, or if the clock was recently fast."""
     now = context.clock.now()
     newest, last = await context.database.on_snapshot(_dated_by_clocks, now)
     if newest - now > CLOCKS_DIFFER:

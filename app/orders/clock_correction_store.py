@@ -17,10 +17,10 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""Condition on a row that was redated to at most an instant.
+"""Condition: the row was redated to an instant up to the given one.
 
-The instant is now plus the accepted difference between clocks. A row that was redated to a later
-instant is redated again: its clock was put right in two steps.
+The given instant is now plus the accepted difference between clocks. A row that was redated to a
+later instant is redated again: its clock was corrected in two steps.
 """
 
 _DELIVERIES: Final = statement(
@@ -87,8 +87,8 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return about `limit` rows dated later than now and not redated yet, the earliest first.
-    Also return whether no more are left."""
+    """Return about `limit` rows that are dated later than now and not redated yet, earliest first.
+    Also return whether these are all of them."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -145,11 +145,10 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether providers confirm that deliveries dated later than now are dated wrongly.
+    """Return whether providers confirm that deliveries dated later than now have a wrong date.
 
-    Return True if, among the newest such deliveries with a provider's date, at most half have a
-    provider's date later than now. Return False if this clock is slow, and None if none of these
-    deliveries has a provider's date.
+    Compares the newest such deliveries. True: at most half of them have a provider's date later
+    than now. False: more have, so this clock is slow. None: no delivery has a provider's date.
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
@@ -157,7 +156,8 @@ def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int
 
 
 def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
-    """Return the latest instant up to now at which anything was stored; None if there is none."""
+    """Return the latest instant, not after now, at which anything was stored; None if nothing
+    was."""
     rows = connection.ask(_BEFORE, (now, first_id("dlv_", now), first_id("rec_", now)))
     found: Instant | None = rows[0][0]
     return found

@@ -30,7 +30,7 @@ _FORGET: Final = statement("DELETE FROM counters WHERE {ours}", ours=_OURS)
 
 
 def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
-    """Return the outcome and findings of the cached ledgers of these orders, by order."""
+    """Return the outcome and findings in the ledger cache for each of these orders."""
     sql = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
     return {row[0]: (row[1], row[2]) for row in select_rows(connection, sql=sql, values=orders)}
 

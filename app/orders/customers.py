@@ -46,7 +46,8 @@ from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 LOOKED_AT: Final = 50
-"""Most deliveries of one order that are read. The first usually names the customer."""
+"""Most deliveries of one order that are searched for numbers. The first usually names the
+customer."""
 
 MAX_REASON: Final = 500
 """Most characters of a reason, which stays in the audit trail for ever."""
@@ -57,7 +58,7 @@ async def phones_of(
 ) -> list[str]:
     """Return the phone numbers in the stored bodies of an order, as E.164 digits.
 
-    If a request has several events, only numbers in this order's own event count.
+    If a request has several events, only the numbers in this order's own event count.
 
     most  number of deliveries that are read
     """
@@ -75,7 +76,8 @@ async def phones_of(
 
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers of a delivery's own event, without those of other events in it."""
+    """Return the phone numbers of a delivery's own event, without numbers of other events in its
+    request."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones
@@ -153,7 +155,8 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
 async def _kept_body(
     connection: Connection, delivery_id: str, sources: Mapping[str, Source]
 ) -> tuple[bytes, list[str]]:
-    """Return the whole stored body, and the phone numbers that a profile finds in it."""
+    """Return a delivery's whole stored body, and the phone numbers in it. Raises UsageError if the
+    body is not stored, NotFoundError for an unknown delivery."""
     refused = await find_rejection(connection, delivery_id)
     if refused is not None:
         return refused.body, []
@@ -252,7 +255,7 @@ async def chosen_orders(
 async def propose_unmasking(
     context: AppContext, kind: proposals.ProposalKind, asked: UnmaskRequest
 ) -> Proposal:
-    """Propose that a person may see the numbers of these orders.
+    """Propose that the operator may see the phone numbers of these orders.
 
     Raises UsageError if the person has no permission or has not proved their identity, if there are
     no orders or too many, if the purpose or reason is missing, and if an equal proposal is pending.
@@ -313,10 +316,11 @@ def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
 async def see_numbers(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> list[CustomerNumbers]:
-    """Return the numbers of a proposal's orders to its proposer, and note each order in the trail.
+    """Return the numbers of a proposal's orders to its proposer, and note each order in the audit
+    trail.
 
-    Raises UsageError if somebody else asks, if the proposal was not approved, and if its time is
-    over.
+    Raises UsageError for anybody else, if the proposal was not approved, and after the time to
+    look.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")

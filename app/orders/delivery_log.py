@@ -44,11 +44,11 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """Arrivals, newest first.
+    """One page of arrivals, newest first.
 
-    older     id before which the next page begins; None if all older arrivals were searched
-    searched  number of arrivals searched without filling the page; None if the page is full or all
-              arrivals were searched
+    older     id below which the next page begins; None if no older arrivals are left to search
+    searched  number of arrivals searched without filling the page; None if the page is full or no
+              arrivals are left
     """
 
     entries: list[delivery_log_store.LogEntry]
@@ -57,7 +57,7 @@ class LogPage:
 
 
 STRETCH: Final = 20_000
-"""Deliveries searched by their events before it is checked whether there are enough hits."""
+"""Deliveries that one step of a filter by events searches before it counts the hits."""
 
 STRETCHES: Final = 10
 """Most stretches searched for one page, which take about a second."""
@@ -136,11 +136,8 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minutes in which a delivery of a source was last accepted and last refused.
-
-    Each is None if there was none in the last ninety days. An empty name stands for all names that
-    no source has.
-    """
+    """Return the minutes in which a source's delivery was last accepted and last refused. A minute
+    is None if there was none in ninety days. An empty name stands for all unknown names."""
     async with context.database.reading() as connection:
         taken, refused = await delivery_log_store.last_arrivals(connection, source)
     return (
@@ -246,8 +243,8 @@ def is_nameless(entry: delivery_log_store.LogEntry) -> bool:
 
 
 def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -> str | None:
-    """Return a sentence saying that a delivery names no order, and what to do about it.
-    Returns None if the delivery is in a ledger, or its kind of event is ignored."""
+    """Return a sentence on why a delivery is in no order's ledger, and what to do. Return None if
+    the delivery is in a ledger, or if its kind of event is ignored."""
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None
@@ -277,8 +274,8 @@ async def masked_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    A restricted delivery has neither. A rejection, a pruned body, or a profile that reads no phone
-    numbers, has no numbers.
+    Both are empty if the delivery is restricted. There are no numbers for a rejection, for a pruned
+    body, or if the profile reads no phone numbers.
     """
     if entry.restricted:
         return [], []

@@ -43,7 +43,7 @@ from reconcile.ledger.history import History
 from reconcile.money import Money, exponent_of
 
 MAX_HITS: Final = 1_000
-"""Most orders found; each is folded."""
+"""Most orders in a search result. Each order in the result is folded."""
 
 MAX_LINES: Final = 20
 """Most imported lines shown where nothing else is found."""
@@ -115,11 +115,12 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
 async def find_orders(
     context: AppContext, text: str, *, limit: int, refused: bool = True, by: str | None = None
 ) -> FoundOrders:
-    """Find orders by a text. Raises UsageError where the text can have no meaning.
+    """Find orders by a text. Raises UsageError if the text can have no meaning.
 
-    A restricted order is not found. A search by that order's own reference says why.
+    Restricted orders are not found. A search by a restricted order's own reference says why.
 
-    refused  whether the operator may see refused deliveries, which are named if nothing is found
+    refused  whether the operator may see refused deliveries, which are mentioned if nothing is
+             found
     by       the operator who searches, as in `permitted`
     """
     sought = understood(text, countries=context.countries, zone=context.calendar_zone)  # 1
@@ -205,7 +206,8 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence saying that only payments of other or unknown shops name this reference."""
+    """Return a sentence on why the reference names no order: its payments are other shops', for
+    example."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -217,9 +219,9 @@ MOST_UNREAD: Final = 5
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
-    """Return notes on unreadable messages that name the text.
+    """Return notes on unreadable messages that contain one of these names.
 
-    nothing  whether no order was found; messages without any readable value are then noted too
+    nothing  whether no order was found; if so, messages without any readable value are noted, too
     """
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
@@ -264,8 +266,8 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Note a search for a person in the audit trail, and return why it is not allowed.
-    Returns an empty text where it is allowed."""
+    """Return why this operator may not search for a person; an empty text if it is allowed. An
+    allowed search is noted in the audit trail."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -310,8 +312,8 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield orders as `all` does, without restricted ones.
-        Note a restricted order that is searched by its own reference."""
+        """Yield the orders of `all` that are not restricted. Note each restricted order that was
+        searched for by its own reference."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -434,8 +436,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Note an event without an order, one for each payment.
-        The payments are folded at the end of the search."""
+        """Note the payment of an event without an order. It is folded at the end of the search.
+        Unconfirmed events only make a note for the reader."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)
@@ -540,7 +542,8 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events with the sought amount, and note unallocated payments."""
+        """Yield the orders of events that state the sought amount. Note unallocated payments among
+        them."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:
@@ -551,7 +554,7 @@ class _Look:
                 self._note_unplaced(event)
 
     def _stated(self, money: Money | None) -> Money | None:
-        """Return the money if it has the amount and currency searched for; None otherwise."""
+        """Return the money if it has the sought amount and currency; else None."""
         if money is None or (
             self._sought.currencies and money.currency not in self._sought.currencies
         ):

@@ -49,7 +49,7 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's next arrival, and return it.
 
-    If none came in time, return the latest arrival for a name that no source has, or None.
+    If nothing came in time, return the latest arrival under a name that no source has, or None.
 
     began  called once the earlier arrivals are known
     """

@@ -96,9 +96,9 @@ class FoldingProcess(PeriodicTask):
         self._settings = settings
         self._writer: asyncio.StreamWriter | None = None
         self._loading: asyncio.subprocess.Process | None = None
-        """The child until it is ready."""
+        """The child while it starts; None once it is ready."""
         self._found = 0
-        """Number of consecutive checks that have found more than BEHIND."""
+        """Number of checks in a row that have found more than BEHIND deliveries waiting."""
         self._rest_s = self._pause_s = AGAIN_S
         self.working = False
         """True while a child folds and seals."""
@@ -154,7 +154,7 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Read a child's messages until it ends, is silent for too long, or is overdue to end."""
+        """Run `_hear` until it ends; once the child was told to end, for at most STOP_S seconds."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

@@ -109,7 +109,8 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Add the records that redated the history's deliveries and records under another order."""
+    """Add records about the redating of the history's members that are stored under other
+    orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -148,7 +149,7 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """Return the redeliveries of the events that these first deliveries brought."""
+    """Return the later deliveries of the same events as these first deliveries."""
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(
@@ -217,10 +218,10 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
     """Add deliveries that share a mark with the history, directly or through other deliveries.
 
     The search continues through deliveries without an order. It ends at an event that names another
-    order, because other marks of that order do not concern this one. So the result is the same
-    whichever order an event without an order was stored under. The search also continues through
-    other orders if a person or the shop placed something that these events lead to, or if other
-    events say whose a payment is: each order must see the same placing.
+    order, because that order's other marks do not concern this order. So the result does not depend
+    on the order under which an event without an order was stored. In two cases the search also goes
+    through other orders, because each order must see the same placing: if a person or the shop
+    placed something that these events lead to, or if other events say whose a payment is.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)

@@ -26,11 +26,8 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition on a record: it is the last one for its reason, and its kind is `held`.
-
-Both kinds are named as in the text of the index `ix_records_holds`. Otherwise SQLite would read all
-records.
-"""
+"""Condition: a record is the last hold or release for its reason, and it is a hold. Both kinds are
+named as in the text of the index `ix_records_holds`. Otherwise SQLite would read all records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -78,7 +75,7 @@ class HoldChange(NamedTuple):
 
 
 def last_word(history: History, reason: HoldReason) -> Record | None:
-    """Return the order's last record that holds or releases it for a reason, if any."""
+    """Return the order's last hold or release for a reason; None if there is none."""
     words = [r for r in history.records if r.kind in ("held", "released") and r.reason == reason]
     return max(words, key=lambda r: (r.recorded_at, r.record_id), default=None)
 
@@ -110,7 +107,8 @@ async def count_held(connection: AsyncConnection) -> int:
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return how many orders are held for a reason by a hold recorded between two instants."""
+    """Return how many orders are held by a hold for this reason that was recorded between two
+    instants."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

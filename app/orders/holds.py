@@ -35,10 +35,10 @@ from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.records import HoldReason
 
 BECAUSE: Final[HoldReason] = "rules_changed"
-"""The reason of these holds."""
+"""The reason of holds in this module."""
 
 NOT_YET_HELD: Final = "rec_to_be_held"
-"""Id of the hold that a reader assumes until the fold worker reaches the order."""
+"""Id of a hold that readers assume before the fold worker records it."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
 """Most orders released in the first transaction, and in any transaction."""
@@ -93,10 +93,11 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether only present rules make an order fulfillable by its last published evidence.
+    """Return whether the last published evidence makes an order fulfillable under present rules
+    only.
 
     Return False if a hold because of new rules was recorded since that publication: a person may
-    have released it already.
+    have released the hold already.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -146,7 +147,7 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record at once the holds of orders that the fold worker is about to hold."""
+    """Record holds of these orders now that the fold worker would record in its next round."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )

@@ -117,7 +117,8 @@ def _index(
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
-    """Write the verdict of the present reading, and update redeliveries without a body."""
+    """Correct a delivery's stored verdict after its body was read again, and those of its
+    redeliveries."""
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):
@@ -176,6 +177,6 @@ async def note_readings(connection: AsyncConnection, digests: Mapping[str, str])
 
 
 async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
-    """Return the sources, of those given, that have a stored delivery."""
+    """Return the sources among these that have a stored delivery."""
     sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
     return {each for each in sources if await connection.scalar(sql, {"source": each})}

@@ -82,7 +82,8 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Return SQL that selects published positions by order, an order's latest position last."""
+    """Return SQL that selects published positions, sorted by order, each order's latest position
+    last."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -283,7 +284,7 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return those of the given revisions whose order has a later revision, sorted."""
+    """Return which of these revisions are outdated by a later revision of their order, sorted."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 

@@ -54,7 +54,8 @@ Listed = tuple[str, int, str]
 
 
 def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:
-    """Return the entries of these orders in lists. An order that was never published has none."""
+    """Return the list entries of these orders: one for each word that describes an order's ledger.
+    An order that was never published has no entry."""
     return {
         (word, numbers[order], order)
         for order, words in ledgers.items()
@@ -74,7 +75,7 @@ def leave_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 def enter_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Add orders to lists. An order that is already there stays."""
+    """Add orders to lists. An entry that already exists stays."""
     statements.insert_rows(
         connection,
         table="order_listings",
@@ -85,7 +86,7 @@ def enter_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 async def listed_with(connection: AsyncConnection, outcome: str) -> int:
-    """Count the orders in an outcome's list. Use it for outcomes of few published orders."""
+    """Count the orders in an outcome's list. Meant for outcomes that few published orders have."""
     found = await connection.execute(
         text("SELECT count(*) FROM order_listings WHERE word = :word"), {"word": OUTCOME + outcome}
     )

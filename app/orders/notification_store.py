@@ -83,11 +83,11 @@ _HEADS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Notification that a process has taken for the time of a lease.
+    """A notification that a process has taken for the duration of a lease.
 
     since  start of the period after which the notification is given up
     tries  how often the notification was sent before
-    until  end of the lease; a result counts only before then
+    until  end of the lease; a result that comes later does not count
     """
 
     published: Published
@@ -112,15 +112,15 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """Destination that has accepted nothing since its first failure.
+    """A destination that has accepted nothing since its first failure.
 
     since     instant of that failure
     failures  number of failed tries since then; simultaneous tries count once
     probe_at  when the next try may be made
     problem   why the last try failed, a code
-    only      number of the notification that failed, if it is the only one: it may itself be the
-              cause, so other notifications are sent as usual. None if those of several orders
-              failed
+    only      number of the failed notification if only one has failed: the notification may itself
+              be the cause, so other notifications are sent as usual. None if notifications of
+              several orders failed
     """
 
     since: Instant
@@ -180,15 +180,15 @@ async def take_notifications(
     lease: Duration,
     whenever_due: bool = False,
 ) -> list[Notification]:
-    """Take up to `limit` notifications that are due, at most one of each order, for `lease`.
+    """Lease up to `limit` due notifications to this process, at most one of each order.
 
-    Untried notifications come first, then those that have waited longest since their last try. If
-    there are both, retries get a quarter of the places, so that neither kind delays the other for
-    long.
+    Untried notifications come first, then the notifications that have waited longest since their
+    last try. If there are both, retries get a quarter of the places, so that neither kind delays
+    the other for long.
 
-    whenever_due  also take notifications that are due later, because one must be tried now. The
-                  newest untried notification then comes first: if the shop refuses single
-                  notifications, the newest is most likely to show that the shop can be reached
+    whenever_due  also take notifications that are not due yet, for a probe. The newest untried
+                  notification then comes first: if the shop refuses single notifications, the
+                  newest is most likely to show that the shop can be reached
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -213,11 +213,8 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Set notifications and probes due now that were delayed because a clock was fast.
-
-    They are probes and untried notifications due after `beyond`, and retries due after more than
-    the longest pause.
-    """
+    """Set notifications and probes due now that a fast clock has delayed. These are probes and
+    untried notifications due after `beyond`, and retries due after more than the longest pause."""
     await connection.execute(
         sa.text(
             "UPDATE notifications SET due_at=:now, since=:now "
@@ -232,7 +229,7 @@ async def call_up_notifications(
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
-    """Make all waiting notifications of an order due at an instant."""
+    """Set the due time of all waiting notifications of an order."""
     await connection.execute(
         sa.text(
             "UPDATE notifications SET due_at=:until WHERE order_key=:order AND due_at IS NOT NULL"
@@ -280,7 +277,7 @@ async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def failing(connection: AsyncConnection, destination: str) -> Away | None:
-    """Return the state of a destination that accepts nothing; None where the last try succeeded."""
+    """Return the state of a destination whose last try failed; None if the last try succeeded."""
     found = await connection.execute(
         sa.text(
             "SELECT since, failures, probe_at, problem, only_seq FROM destinations_away "
@@ -295,7 +292,8 @@ async def failing(connection: AsyncConnection, destination: str) -> Away | None:
 
 
 async def away(connection: AsyncConnection, destination: str) -> Away | None:
-    """Return the state of a destination that is away; None for any other."""
+    """Return the state of a destination that several orders' notifications could not reach; else
+    None."""
     found = await failing(connection, destination)
     return None if found is None or found.only is not None else found
 
@@ -303,7 +301,8 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Claim the probe due at `seen.probe_at`. Return False if another process has claimed it."""
+    """Claim the probe due at `seen.probe_at`. Return False if another process has already claimed
+    it."""
     found = await connection.execute(
         sa.text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
@@ -315,8 +314,8 @@ async def claim_probe(
 
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
-    """Store that a destination accepts nothing.
-    The instant of the first failure does not change."""
+    """Store that a destination accepts nothing. The instant of its first failure stays as
+    stored."""
     await connection.execute(
         sa.text(
             "INSERT INTO destinations_away "
@@ -337,7 +336,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 
 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
-    """Store that a destination accepts notifications. Returns whether it was away."""
+    """Store that a destination accepts notifications again. Return whether it was away."""
     found = await connection.execute(
         sa.text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only_seq"),
         {"destination": destination},
@@ -352,12 +351,13 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Set notifications due again, with the full period before they are given up.
+    """Set notifications due again, and restart the period after which they are given up.
 
-    Destinations that are away may be tried at once. Returns how many notifications there were.
+    Destinations that are away may be tried at once. Returns the number of notifications.
 
-    revisions  numbers of the notifications, in whatever state; None for all that were tried and not
-               accepted, given up or not. Untried ones are sent after them anyway
+    revisions  numbers of the notifications, in any state; None for all that were tried and never
+               accepted, including those given up. Untried notifications are sent after them in any
+               case
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}

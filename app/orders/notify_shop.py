@@ -175,7 +175,7 @@ async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
 async def _settle(
     notifier: Notifier, taken: Sequence[Notification], answers: Sequence[Exchange]
 ) -> None:
-    """Store the results, and the state of the shop that they show."""
+    """Store the results of one batch, and the state of the shop that they show."""
     context, destination = notifier.context, notifier.shop.destination
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -222,7 +222,7 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Return the state of the shop and each notification's result, from simultaneous answers.
+    """Return the state of the shop, and each notification's result, from simultaneous answers.
 
     Each notification is about a different order. The state is None if the shop accepted a
     notification, or if the only notification is given up.

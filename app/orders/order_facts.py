@@ -26,10 +26,8 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop.
-
-    Return None if that rule is off, or was never on.
-    """
+    """Return the instant since which orders need a price from the shop; None if they never needed
+    one. Return None also while the rule is off."""
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -155,10 +153,10 @@ def news(
     author: str,
     lost_at: Instant | None = None,
 ) -> list[Record]:
-    """Return the new records for these facts, leaving out what the known records state.
+    """Return the new records for these facts, without facts that are already recorded.
 
-    lost_at  when statements of the shop were last lost; a denial from before may be out of date, so
-             it is recorded again
+    lost_at  when statements of the shop were last lost; a denial recorded earlier may be outdated,
+             so it is recorded again
 
     Raises TendersDoNotFit.
     """
@@ -246,7 +244,7 @@ def named(
     now: Instant,
     author: str,
 ) -> list[Record]:
-    """Return records of references that are new for the order, or that have a new amount."""
+    """Return records for references that are new for the order or that have a new amount."""
     recorded = {(record.source, record.session, record.payment) for record in known}
     amounts = {
         (record.source, record.session): record.money

@@ -21,10 +21,10 @@ _COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSession:
-    """Session request without an answer.
+    """A session request without an answer.
 
     request     the body, byte for byte as it was first sent
-    due_at      when the service is asked again, at the latest
+    due_at      latest time at which the service is asked again
     held_until  end of the time in which only the process that holds the row may ask
     tries       number of rounds that have ended without an answer
     in_vain     number of these rounds in which the service was reachable
@@ -62,7 +62,7 @@ def due_sessions(
 ) -> Sequence[PendingSession]:
     """Return up to `limit` requests that are due and not held, the longest waiting first.
 
-    beyond  a request that is due or held after this instant counts as due, because a clock was fast
+    beyond  a due time or hold after this instant was set by a fast clock: the request counts as due
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -92,7 +92,7 @@ def hold(
 ) -> bool:
     """Reserve a request for this process. Return False if another process holds it, or it is gone.
 
-    beyond  a hold that ends after this instant does not count, because a clock was fast
+    beyond  a hold that ends after this instant was set by a fast clock and does not count
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "
@@ -115,7 +115,7 @@ def release_all(connection: PlainConnection) -> None:
 def put_off(
     connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
-    """Release a request. The service is asked again at `until` at the latest."""
+    """Release a request. The service is asked again no later than `until`."""
     connection.ask(
         "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
         (until, tries, in_vain, key),

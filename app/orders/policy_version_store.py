@@ -45,7 +45,7 @@ _SET_DUE: Final = (
 
 
 def _setting_due(some: str) -> dict[str, str]:
-    """Return the statement that sets these orders due, for each dialect."""
+    """Return SQL, by dialect, that sets the orders of this subquery due."""
     return {
         "sqlite": statement(
             "{set_due} WHERE order_key IN ({some}) RETURNING order_key",
@@ -106,8 +106,8 @@ async def note_change(connection: AsyncConnection, policy: str) -> None:
 
 
 async def note_changed(connection: AsyncConnection, policy: str) -> bool:
-    """Note that every order is due for the policy.
-    Return False if another policy was used meanwhile."""
+    """Record that every order is due for the policy. Return False if another policy was stored
+    meanwhile."""
     done = await connection.execute(
         text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
         {"own": policy, "to_own": _to(policy)},
@@ -116,7 +116,8 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
 
 
 def note_folded(connection: PlainConnection, policy: str) -> bool:
-    """Note that orders were folded by this policy. Return whether another one was noted."""
+    """Record that orders were folded by this policy. Return whether another policy was stored
+    before."""
     noted = connection.ask(
         "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
         (_SEVERAL, _SEVERAL, policy, _to(policy)),
@@ -160,7 +161,8 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Note that orders need a price from the shop from now on, unless an instant is noted."""
+    """Store now as the instant since which orders need a price from the shop, unless one is
+    stored."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
@@ -179,7 +181,7 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if their orders have not all been set due; else None."""
+    """Return the number of accepted gaps if their orders must still be set due; else None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None
@@ -188,8 +190,8 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Look at up to `limit` orders after `after`, and set those due that received money.
-    Return the last order that was looked at; None if no more orders are left."""
+    """Set due the orders with money among the next `limit` orders after `after`. Return the last of
+    these orders, or None at the end."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:
@@ -200,7 +202,7 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Note that all orders with money were set due after this number of accepted gaps."""
+    """Record that orders with money were set due for the first `gaps` accepted gaps."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "
@@ -211,5 +213,5 @@ async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
 
 
 async def forget_gaps_followed(connection: AsyncConnection) -> None:
-    """Note that orders with money must be set due again for all accepted gaps."""
+    """Discard the record of `note_gaps_followed`, so that all gaps are followed again."""
     await connection.execute(text("DELETE FROM meta WHERE name='gaps_followed'"))

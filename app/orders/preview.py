@@ -97,7 +97,7 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Return the preview of an upgrade. Orders are folded only where no migration is due.
+    """Return the preview of an upgrade. If a migration is due, no orders are folded.
 
     version   the version of the database
     progress  called with the number of orders read so far, and the number of all orders

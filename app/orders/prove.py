@@ -115,8 +115,8 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order with this number of events.
-    It is `shuffles` up to EVENTS events, and fewer beyond, but at least LEAST."""
+    """Return the number of trials for an order with this many events. Up to EVENTS events, that is
+    `shuffles`; for more events, fewer trials, but at least LEAST."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 
@@ -169,7 +169,7 @@ def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
 
 
 def _regrouped(history: History, chance: Chance) -> History:
-    """Shuffle a history, cut it into overlapping parts and join them again."""
+    """Shuffle a history, cut it into overlapping parts, and return the union of the parts."""
     deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
     records = sorted(history.records, key=lambda r: r.record_id)
     chance.shuffle(deliveries)
@@ -183,7 +183,8 @@ def _regrouped(history: History, chance: Chance) -> History:
 
 
 def _redelivered(history: History, chance: Chance, as_of: Instant) -> History:
-    """Add a later redelivery of one delivery. Counts may change, the position may not."""
+    """Add a later redelivery of one delivery. This may change counts, but not the ledger's
+    position."""
     if not history.deliveries:
         return history
     first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))

@@ -95,10 +95,8 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """Return the last position in the feed; 0 where nothing was published.
-
-    Between a restore and the next revision, it is the position before that revision.
-    """
+    """Return the last number in the feed; 0 if nothing was published. After a restore, before the
+    next revision, that is the number before the next revision's."""
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
     return max(counter or 0, newest or 0)
@@ -129,10 +127,10 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor from which a reader with a cursor beyond the feed's end must read.
+    """Return the cursor from which a reader must read whose own cursor is beyond the feed's end.
 
     Such a reader has read everything published before the last restore, and may have missed any
-    later revision. If no restore was noted, it may have missed any revision.
+    later revision. If no restore was noted, the reader may have missed any revision.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0

@@ -44,10 +44,10 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of a page's revisions whose order has a later revision by now.
+    """Return the numbers of those revisions on a page that a later revision of their order
+    replaced.
 
-    Without these numbers, a late reader would ship an order that was paid and has been refunded
-    since.
+    Without these numbers, a late reader would ship an order that was paid and then refunded.
     """
     if not page:
         return []

@@ -247,8 +247,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return a history as an erasure leaves it.
-    Reasons of failures may contain a name, so they are left out unless they are codes."""
+    """Return a history as an erasure leaves it: without reasons of failures, unless they are codes.
+    Other reasons may contain a name."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -347,8 +347,11 @@ def spoken_of(history: History) -> bool:
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
-    """Return the id of a payment that names this order but does not belong to it, with the reason.
-    Other shops' payments come first, then refunds without a payment, then those of unknown shops.
+    """Return why a payment that names this order does not belong to it, and the payment's id; or
+    None.
+
+    Other shops' payments come first, then refunds without a payment, then payments of unknown
+    shops.
     """
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
     aside = judge_shops(events).aside
@@ -422,7 +425,7 @@ async def listed_documents(
 
 
 class Changed(NamedTuple):
-    """An order's current ledger, the shop's facts, and its last revision."""
+    """An order's current ledger, the shop's facts about the order, and its last revision."""
 
     ledger: Ledger
     facts: shop_facts_store.ShopFacts
@@ -457,8 +460,8 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, by reference, each folded as of now.
-    The revision number of an unpublished order is 0. Most of these orders are unpublished."""
+    """Return orders that nobody has tried to pay, by reference, each folded as of now. Most of
+    these orders are unpublished; their revision number is 0."""
     async with context.database.reading() as connection:
         orders = await ledger_store.listed_orders(
             connection, after=after, limit=limit, outcome="not_attempted"
@@ -512,7 +515,7 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return how many orders were published with each of these findings, or as needing a person."""
+    """Return how many published orders have each of these findings, or need a person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 
@@ -535,7 +538,8 @@ async def published_of_order(
 async def arrivals_of(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
-    """Return the deliveries that an order's ledger rests on as JSON values, by arrival."""
+    """Return the deliveries that an order's ledger rests on, as JSON values, in order of
+    arrival."""
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
     known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]

@@ -110,7 +110,8 @@ FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 async def in_order(
     pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
 ) -> AsyncIterator[Done]:
-    """Yield the results of pieces of work in order, while later pieces are already under way."""
+    """Yield the results of `work` in the order of the pieces, with up to `ahead` pieces in
+    progress."""
     under_way: deque[asyncio.Future[Done]] = deque()
     try:
         async for each in pieces:
@@ -126,13 +127,16 @@ async def in_order(
 
 
 Elsewhere = Callable[..., Awaitable[Any]]
-"""Callable that runs a function of a module, with the given words, in another process."""
+"""Runs a module's function with these arguments in another process, and returns its result."""
 
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
-    """Start `jobs` processes with the settings and policy of a context, and end them.
-    Calls raise UnreachableError with the message `died` where a process has died."""
+    """Start `jobs` processes with the settings and policy of a context; end them on exit.
+
+    Yields a callable that runs a function in one of them. It raises UnreachableError with the
+    message `died` if a process has died.
+    """
     pool = ProcessPoolExecutor(
         jobs,
         mp_context=get_context("spawn"),
@@ -186,7 +190,7 @@ def _begin(settings: Settings, policy: Policy) -> None:
 
 
 def in_context(use: Callable[[AppContext], Awaitable[Done]]) -> Done:
-    """Call `use`, in a process of `processes`, with a separate context that only reads."""
+    """Run `use` in a process of `processes`, with a separate read-only context."""
     settings, policy = begun_with[0]
 
     async def work() -> Done:

@@ -82,10 +82,11 @@ async def owners_of(
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference now belongs to, without references of no order.
+    """Return the order that each reference now belongs to. References without an order are left
+    out.
 
     A person's assignment has priority over the first link. If the assignment was withdrawn, the
-    reference belongs to the order that the shop named it for.
+    reference belongs to the order that the shop named for it.
 
     lasting  whether to keep other transactions from linking until the caller's transaction ends
     """
@@ -124,10 +125,8 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return now, or an instant just after the last of these records if a clock was fast.
-
-    Of a hold and a release, and of two prices, the one recorded later counts.
-    """
+    """Return now, or the instant just after the last of these records if a fast clock dated them.
+    So a new record counts as the latest: of a hold and a release, or of two prices."""
     return max([now, *(record.recorded_at + TICK for record in records)])
 
 

@@ -57,7 +57,8 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set orders of a batch due that an accepted gap may hold. Return whether more are left."""
+        """Set orders due that an accepted gap may hold, some in each call. Return whether more are
+        left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -205,8 +206,8 @@ Sharing = list[Due]
 async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
-    """Return marks and histories of due orders, and of orders that share their evidence.
-    All are read from one snapshot."""
+    """Return the marks of due orders, grouped with orders that share their evidence, and all
+    histories. All are read from one snapshot."""
 
     def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
         contests = contests_of(connection, [mark.order for mark in due])
@@ -242,7 +243,7 @@ def _publish_standing(
 
     Returns the publications, and whether other processes fold by another policy.
 
-    later  orders that are not published now, with the instants at which they come due
+    later  instants at which orders come due that cannot be published yet, by order
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
@@ -279,9 +280,9 @@ def _publish_standing(
 
 
 async def publishable(context: AppContext) -> Instant:
-    """Return the latest instant for which anything may be published.
+    """Return the latest instant as of which anything may be published.
 
-    It is now, or just before the arrival of the oldest unread delivery, which may change the
+    That is now, or just before the arrival of the oldest unread delivery, which may change a
     result. Return EARLIEST if a fast clock dated unread deliveries, because their arrivals are not
     known.
     """
@@ -293,7 +294,7 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Set orders due that wait for an instant from a fast clock. Returns how many there were.
+    """Set orders due that a fast clock has delayed. Return their number.
 
     An order waits for the arrival of its evidence, or for its ledger's next decision. After the
     clock has been set back, an arrival may be in the future, and money that has arrived would be
@@ -321,7 +322,7 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders to fold. If other processes fold too, claim the orders first."""
+    """Return due orders to fold. Claim the orders first if other processes fold, too."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:
@@ -341,7 +342,10 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Return the publication of a ledger folded by these rules, after position `before`."""
+    """Convert a ledger into a publication, with the revision since position `before`.
+
+    rules  the rules by which the ledger was folded
+    """
     position = position_of(ledger)
     words: list[str] = [finding.code for finding in ledger.findings]
     if needs_person(ledger):
@@ -362,7 +366,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """Return what `decided` returns; None for an order that can be folded but not published."""
+    """Return `decided`, or log an error and return None if it fails."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:
@@ -373,7 +377,7 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold orders that only new rules make fulfillable, and replace their publications.
+    """Replace the publications of orders that only new rules make fulfillable by held ones.
 
     The hold is recorded in this transaction, so nobody is ever notified that the order may be
     fulfilled.

@@ -29,7 +29,7 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Reads bodies by a profile: a source, or its profile alone."""
+    """Anything that can read bodies by a profile: a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
         """Read a genuine request. Raises Unreadable."""
@@ -43,11 +43,12 @@ class Reads(Protocol):
 def read_bytes_again(
     source: Reads, delivery: RawDelivery, *, environment: str | None = None
 ) -> index_store.Reread:
-    """Read a delivery's event, or the reason why it has none. The delivery must not be pruned.
+    """Read a delivery's stored body again. Return the event, or the reason why there is none.
 
-    environment  the store's own environment; an event of the other environment is left out, because
-                 an earlier profile may have overlooked its environment. None to accept events of
-                 either
+    The delivery must not be pruned.
+
+    environment  the store's own environment; events of the other environment are left out, because
+                 an earlier profile may have overlooked theirs. None to accept both
     """
     assert delivery.body is not None
     try:
@@ -87,7 +88,8 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries that were read again. A pruned delivery counts by its former reading."""
+    """Counts of deliveries that were read again. A pruned delivery counts by its earlier
+    reading."""
 
     read: int
     events: int
@@ -166,8 +168,8 @@ async def sources_read_otherwise(context: AppContext) -> list[str]:
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> index_store.Reread:
-    """Read a delivery by the current settings of its source.
-    Keep the old reading if not all bytes are stored."""
+    """Read a delivery by its source's current settings. Keep the old reading if bytes are
+    missing."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and event were deleted"
         return index_store.Reread(delivery=delivery, event=delivery.kept, problem=problem)

@@ -19,7 +19,7 @@ _WHOLE = (
     "(SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})) AND NOT EXISTS "
     "(SELECT 1 FROM deliveries WHERE deliveries.envelope = envelopes.digest AND pruned_at IS NULL)"
 )
-"""SQL that deletes a body with several events together with the last of these events."""
+"""SQL that deletes a shared body with the last of its events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,8 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return those of the given deliveries that were read and belong to no order.
-
-    Their event is ignored and names no order, payment or session, for example a customer's new
-    address.
-    """
+    """Return which of these deliveries were read and belong to no order. Their event is ignored and
+    names no order, payment or session, for example a customer's new address."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "

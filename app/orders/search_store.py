@@ -18,7 +18,7 @@ from reconcile.matching.books import match_key
 from reconcile.money import Money
 
 STRETCH: Final = 200_000
-"""Events searched before it is checked whether there are enough hits."""
+"""Number of events searched before the hits are counted."""
 
 AT_ONCE: Final = 500
 """Most events of a day that are read at a time."""
@@ -99,7 +99,7 @@ class FoundEvent:
 
     @property
     def unplaced_name(self) -> str:
-        """Return the reference that the event's payment has as an unallocated payment."""
+        """Return the reference that the event's payment has while it is unallocated."""
         return self.payment or self.session or self.event_id
 
     @property
@@ -137,8 +137,8 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return (order, `event` or `delivery`) for the id of an event or a delivery.
-    The order is None if the event has none yet."""
+    """Return (order, `event` or `delivery`) for the id of an event or a delivery. The order is None
+    if the event belongs to none."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -173,10 +173,8 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield events that state one of these amounts in minor units, newest first.
-
-    Each batch comes with True if older events exist but are not searched, otherwise False.
-    """
+    """Yield events that state one of these amounts in minor units, newest first, in batches. Each
+    batch comes with True if the search ended before older events, else with False."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -189,8 +187,8 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events that state one of these amounts and happened from `day` to before `end`.
-    They are sorted by arrival, the oldest first. An event may arrive at any later time."""
+    """Yield events that state one of these amounts and are dated from `day` to before `end`. They
+    come in order of arrival, which may be any time after the provider's date."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -280,8 +278,8 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return events of this refund, dispute or capture, and unlinked ones of a payment or session.
-    An event is unlinked if it belongs to no order or is not confirmed."""
+    """Return events of this refund, dispute or capture, and unlinked events of this payment or
+    session. An event is unlinked if it belongs to no order or is not confirmed."""
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -298,7 +296,8 @@ _UNPLACED: Final = statement(
 async def unplaced_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return the events without an order that have this id, or that this delivery brought."""
+    """Return the events without an order that have this id or that the delivery with this id
+    brought."""
     rows = await connection.execute(text(_UNPLACED), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -332,8 +331,8 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events that name this order but do not belong to it.
-    Such an event may not link its payment to the order, or is about another shop's payment."""
+    """Return events that name this order but do not belong to it. Such an event may not link its
+    payment to the order, or is about another shop's payment."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)

@@ -42,7 +42,8 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return, for each order, the messages that name it and nobody has judged, by arrival."""
+    """Return for each order the unreadable messages that name it, without judged ones, by
+    arrival."""
     if not any_unread(connection):
         return {}
     names = {
@@ -71,7 +72,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the names of an order and its payments, each with its source; None for any source."""
+    """Return the references of an order and its payments with their sources; None for any
+    source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -169,8 +171,8 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether an event of the order is dated up to an instant.
-    Return False if the shop stated that the order was fulfilled and never took that back."""
+    """Return whether an event of the order is dated up to an instant. Return False if the shop
+    stated that the order was fulfilled and never withdrew that."""
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False
@@ -272,7 +274,7 @@ def _changes(
 def with_supposed(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, History]:
-    """Return histories with the holds and releases that the fold worker is about to record."""
+    """Return histories with the holds and releases that the fold worker would record next."""
     found = dict(histories)
     for order, changes in _changes(connection, histories, policy=policy).items():
         for change in changes:
@@ -284,8 +286,8 @@ def with_supposed(
 def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
-    """Record the due holds and releases of these orders, in the caller's transaction.
-    Return the histories of the orders whose holds changed."""
+    """Record the due holds and releases of these orders, in the caller's transaction. Return the
+    histories of the orders whose holds changed."""
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []

@@ -107,7 +107,7 @@ def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_stor
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """Release orders of a delivery that was read, except those that another delivery holds."""
+    """Release orders that one delivery held and that no other delivery holds."""
     if not orders:
         return
     async with context.database.writing() as connection:
@@ -161,7 +161,8 @@ HOLDING: Final = Holding(
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Record that a person has judged an unreadable message. Returns how many orders are refolded.
+    """Record a person's judgement of an unreadable message. Returns how many orders are folded
+    again.
 
     Raises NotFoundError if the delivery is not an unreadable message that needs a judgement, and
     UsageError if the reason is missing or the person has no permission.

@@ -25,7 +25,7 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Value of a time if statements of the shop were lost, and the shop has not repeated them."""
+"""Value of a time if statements of the shop were lost and the shop has not repeated them since."""
 
 Stated = Instant | Literal["unknown"] | None
 
@@ -65,7 +65,7 @@ def _stated_text(at: Stated) -> StatedText:
 def shop_facts(
     connection: PlainConnection, orders: Collection[str], *, as_of: Instant | None = None
 ) -> dict[str, ShopFacts]:
-    """Return the shop's facts about each order, as of now or `as_of`."""
+    """Return what the shop states about each order, as of now or `as_of`."""
     known: dict[str, list[Record]] = {order: [] for order in orders}
     for row in select_rows(connection, sql=_RECORDS, values=known):
         record = record_of(row)
@@ -121,7 +121,8 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders that began after the loss: all their events and placings are later."""
+    """Return the orders that began after the loss, so that all their events and placings are
+    later."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}

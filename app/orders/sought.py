@@ -104,7 +104,7 @@ _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
     re.ASCII | re.I,
 )
-"""Account number that the customer typed, in an SMS. It is usually the order's number."""
+"""Account number in an SMS, as the customer typed it. Usually the order's number."""
 
 _PRICED: Final = re.compile(r"(?<![^\W_])[A-Za-z\u00a2\u20b5]{2,5}\.? ?\d(?:[\d.,]*\d)?", re.ASCII)
 _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.ASCII)
@@ -148,7 +148,7 @@ class Sought:
         return "" if self.person is None else "a name"
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each meaning that is searched for, with phone numbers masked."""
+        """Return a sentence for each meaning that is searched for. Phone numbers are masked."""
         sentences = []
         if self.names:
             sentences.append(
@@ -244,8 +244,8 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield the amounts with a currency in a text, as `_amount` returns them.
-    The first is the payment's, before balances and fees."""
+    """Yield each amount with a currency in a text, as `_amount` returns it. The first amount is the
+    payment's; balances and fees follow."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -260,7 +260,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
-    """Return the days that a word may mean: `05/11/2026` is in November, or in May elsewhere."""
+    """Return the days that a word may mean: `05/11/2026` may be in November or in May."""
     found = _DAY.fullmatch(word)
     if found is None:
         return {}

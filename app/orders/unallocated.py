@@ -77,7 +77,7 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 """States of a payment.
 
 `open`: nobody has decided, or the decision has been reopened. `named`: its events or the shop name
-its order, so it is not unallocated. `not_ours`: it belongs to another shop, and nobody assigned it.
+its order, so it is not unallocated. `not_ours`: it belongs to another shop and nobody assigned it.
 """
 
 Signed = Literal["signed", "fetched", "answered"]
@@ -145,10 +145,10 @@ MOST_COUNTED: Final = 20_000
 """Most payments that a count reads: about two seconds. The count says when there are more."""
 
 GREATEST: Final = 2**63 - 1
-"""Largest number that a row can have."""
+"""Largest number of a row in the database."""
 
 READ_FOR_PHONE: Final = 3
-"""Most deliveries of one payment that are read for its customer's number."""
+"""Most deliveries of one payment that are searched for the customer's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ class Unallocated:
 
     @property
     def waits(self) -> bool:
-        """Return whether money of the payment needs a person's decision."""
+        """Return whether the payment has money and no person has decided about it."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         if self.standalone:
             return False  # it is listed as returned money
@@ -240,7 +240,8 @@ class Unallocated:
 
     @property
     def went_back_of_unknown(self) -> bool:
-        """Return whether the payment is open, its shop unknown, and some of its money went back."""
+        """Return whether the payment is open, its shop is unknown, and some of its money went
+        back."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
@@ -290,7 +291,7 @@ def folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Unallocated]:
-    """Fold events that share payments or sessions, and return each of their payments.
+    """Fold events that share payments or sessions, and return a value for each of their payments.
 
     deliveries  events of one payment, and of payments that share a session with it
     acts        people's decisions about each payment, the earliest first
@@ -341,7 +342,7 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the newest arrival or decision if a fast clock dated it later than now."""
+    """Return now, or the latest arrival or decision if a fast clock dated that later than now."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -408,7 +409,7 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return the payment; if it renews an agreement, make it unallocated with a suggested order."""
+    """Return the payment. If it renews an agreement, its order becomes a suggestion."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -416,7 +417,7 @@ def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> 
 
 
 def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Money | None]:
-    """Return the captured, returned and remaining amounts, in the first currency."""
+    """Return the captured, returned and remaining amounts in the first movement's currency."""
     stated = [(m.kind, m.money) for m in movements if m.money is not None]
     if not stated:
         return None, None, None
@@ -431,8 +432,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid.
-    Money that goes back later ends it, except for the refund that the dismissal announced."""
+    """Return the dismissal if it is still valid. Money that goes back later ends it, except the
+    refund that the dismissal announced."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -496,10 +497,10 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
 
 
 async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
-    """Return a payment by its id or its provider reference.
+    """Return a payment by its id or its provider reference: unallocated, assigned or dismissed.
 
-    The payment is unallocated, or a person assigned or dismissed it. Raises NotFoundError for any
-    other payment, and UsageError where several sources have a payment with that reference.
+    Raises NotFoundError for any other payment, and UsageError if several sources have a payment
+    with that reference.
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
@@ -529,11 +530,8 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return unallocated payments that may be for this order.
-
-    Such a payment names the order but may not be linked to it, or it has the amount due and a phone
-    number of the order's customer.
-    """
+    """Return unallocated payments that may be for this order. Such a payment names the order but
+    may not be linked to it, or it has the amount due and a phone number of the order's customer."""
     suggesting = keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
@@ -553,8 +551,7 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return those of the given deliveries whose payment needs a person's decision.
-    Each comes with the payment."""
+    """Return the payments of these deliveries that need a person's decision, by delivery."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -570,8 +567,8 @@ def waiting_among(
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return any payment by its id or provider reference, even one that belongs to an order.
-    The customer's number is left out. Raises as `read_unallocated` does."""
+    """Return any payment by its id or provider reference, even if it belongs to an order. The
+    customer's number is left out. Raises as `read_unallocated` does."""
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []
@@ -685,7 +682,7 @@ def _batch(
     numbered: Mapping[PaymentKey, int],
     not_ours: bool,
 ) -> list[tuple[Unallocated, int]]:
-    """Return the unallocated payments among these keys, each with its position, sorted by it."""
+    """Return the unallocated payments among these keys, sorted by their position in the list."""
     evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
     found: list[tuple[Unallocated, int]] = []
     cases: dict[str, frozenset[tuple[str, str]]] = {}
@@ -710,7 +707,8 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment whose assignment ended belongs to an order by a weaker claim."""
+    """Return whether a payment whose assignment has ended belongs to an order by another
+    statement."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})
@@ -722,7 +720,8 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Add the customer's masked number, if the first deliveries name it and are not restricted."""
+    """Add the customer's number, masked, if the first deliveries contain it and are not
+    restricted."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

@@ -49,7 +49,7 @@ _LAST: Final = statement(
     later=mapping.LATER_AT,
     this=mapping.RECORD_AT,
 )
-"""Condition on a record: no later record of a person places its payment."""
+"""Condition: the record is the last by which a person placed its payment."""
 
 _ALONE: Final = (
     "events.standalone = 1 AND events.order_key IS NOT NULL "
@@ -60,8 +60,8 @@ _ALONE: Final = (
     "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
-"""Condition on an event: it is a refund without a payment, and nothing proves its order exists.
-`made_by` judges the same of a history."""
+"""Condition: the event is a refund without a payment, and nothing else proves that its order
+exists. `made_by` judges a history by the same rule."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")
@@ -94,11 +94,11 @@ _KEYS: Final = (
 )
 """SQL for payments without an order.
 
-Events that may not belong to our shop are stored under the order that they name. So are payments of
-an agreement with several payments; the caller leaves out the first of them. Refunds without a
-payment are also stored under the order that they name. Events whose assignment was withdrawn are
-stored under the order that they were first linked to. CROSS JOIN makes SQLite begin with the
-records, which are few.
+The branches select four kinds that are stored under an order. Events that may not belong to our
+shop are stored under the order that they name. So are refunds without a payment, and payments of an
+agreement with several payments; the caller leaves out the first of these. Events whose assignment
+was withdrawn are stored under the order that they were first linked to. CROSS JOIN makes SQLite
+begin with the records, which are few.
 """
 
 _SHARED: Final = {
@@ -181,8 +181,8 @@ _NAMED_ORPHANS: Final = (
 
 
 def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
-    """Return the payments that a text may name, with or without an order.
-    The text may be a payment's or session's reference, or an event's id."""
+    """Return the payments that a text may name, with or without an order. The text may be a
+    payment's or session's reference, or an event's id."""
     sources = [
         row[0]
         for member in _MEMBERS
@@ -216,7 +216,7 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Most deliveries with one customer's numbers that are read: the newest."""
+"""Most deliveries read for one customer's numbers: the newest."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
@@ -237,7 +237,7 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Most payments read that name one order without belonging to it: the first ones."""
+"""Most payments read that name one order without belonging to it: the earliest."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
@@ -262,7 +262,8 @@ NAMED_BY_OTHERS: Final = statement(
 def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
-    """Return a payment with an event that states another shop but names this order's reference."""
+    """Return a payment that names this order's reference and has an event that states another
+    shop."""
     rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
@@ -282,8 +283,8 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return, for each payment, the first delivery of each event about it.
-    Payments that share a session share one set. Payments without stored events are left out."""
+    """Return for each payment the first delivery of each of its events. Payments that share a
+    session share one set. Payments without stored events are left out."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -308,7 +309,7 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery. The order that a refund without a payment names becomes a suggestion."""
+    """Return the delivery. If it is a refund without a payment, its order becomes a suggestion."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -327,7 +328,7 @@ def renewals_among(
 
     People's decisions about the payments are ignored.
 
-    cases  results by order, reused in further calls
+    cases  results by order, which further calls reuse
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}
@@ -399,8 +400,11 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders for which the shop named a payment or its session, or opened the session.
-    Only these orders are considered, and orders that share evidence with them."""
+    """Return those of these orders, and of orders sharing their evidence, that the shop gave a
+    payment to.
+
+    The shop named the payment or its session for the order, or opened the session for it.
+    """
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

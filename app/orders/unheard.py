@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Most messages shown for one order: the first. With a wrong profile, all are unreadable."""
+"""Most messages shown for one order: the earliest. With a wrong profile, all are unreadable."""
 
 
 def unheard_of(
@@ -30,7 +30,8 @@ def unheard_of(
     *,
     sources: "Mapping[str, Source]",
 ) -> Unheard:
-    """Return unread messages and gaps, known at the ledger's instant, that may be about the order.
+    """Return unread messages and gaps that may be about the order, as known at the ledger's
+    instant.
 
     sources  all configured sources
     """

@@ -56,7 +56,8 @@ class FoldWorker:
         self.alive = False
 
     def stop(self) -> None:
-        """Stop after the current round. Cancelling could leave its transaction half open."""
+        """Stop after the current round. Cancelling the round could leave its transaction half
+        open."""
         self._stopping = True
         self._signals.evidence_arrived.set()
 

@@ -181,8 +181,7 @@ class AttemptEvidence:
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
         """Return these events of the attempt, then the links that tie its coarse events to it. An
-        event that also names the payment needs no link.
-        """
+        event that also names the payment needs no link."""
         if not self.links:
             return heard
         coarse = {each.event.movement for each in heard if each.event.payment is None} - {None}
@@ -591,8 +590,7 @@ def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
     """Add each unconfirmed event to the only attempt that it can be about, else to a new
-    attempt.
-    """
+    attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -620,8 +618,7 @@ def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
     """Add each coarse event of one level to the only attempt that it can be about, else to a new
-    one.
-    """
+    one."""
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -660,8 +657,7 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
     """Return the only attempt of several that a coarse event can be about; None if there are more
-    or none.
-    """
+    or none."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -702,8 +698,7 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
     """Return whether to skip a coarse event that fits none of several attempts. Skip the event if
-    it states no money, or if its amount is the sum of these attempts' captures.
-    """
+    it states no money, or if its amount is the sum of these attempts' captures."""
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
     if event.claim in SAYS_NOTHING_FINAL:

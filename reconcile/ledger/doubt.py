@@ -128,8 +128,7 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
     """Return the first price of the order that these payments add up to; None if there is none.
-    Only prices that were valid at the first capture or later are compared.
-    """
+    Only prices that were valid at the first capture or later are compared."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -309,8 +308,7 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
     """Return an attempt's cancellations that the provider dates after the first capture, or not at
-    all.
-    """
+    all."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

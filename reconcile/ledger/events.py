@@ -88,7 +88,8 @@ PartKind = Literal[
 
 `base` was charged for the price. `discount` was given by the shop, `financed_discount` by the
 provider. `presented` is the whole amount as the customer saw it, in another currency. All other
-parts came on top of the price."""
+parts came on top of the price.
+"""
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 

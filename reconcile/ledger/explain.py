@@ -189,8 +189,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 def cited(ledger: Ledger) -> frozenset[str]:
     """Return the ids cited by the outcome and by `withheld`, and the id of the shop's
-    cancellation.
-    """
+    cancellation."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled

@@ -155,8 +155,7 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
     """Return whether the provider dates an event after the last capture. All events must be
-    dated.
-    """
+    dated."""
     compared = [heard, *captured]
     if any(each.event.occurred_at is None for each in compared):
         return False

@@ -87,8 +87,7 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find payments that only the order number links to the order, and that match no price of the
-    order.
-    """
+    order."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())

@@ -142,8 +142,7 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
     """Return reversals of this uncaptured payment that may be about another, captured payment. That
-    is possible if the reversal, or the captured payment's events, name no payment.
-    """
+    is possible if the reversal, or the captured payment's events, name no payment."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

@@ -42,8 +42,7 @@ Each = TypeVar("Each")
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
     """Yield groups of items that share a code, if there are more than ONE_BY_ONE of them. A group
-    takes the place of its first item. Every other item is yielded alone.
-    """
+    takes the place of its first item. Every other item is yielded alone."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -71,8 +70,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
     """Return the references of attempts with the reason for their end. Each attempt has a pair of
-    its own. If more than ONE_BY_ONE attempts ended for like reasons, they share a pair.
-    """
+    its own. If more than ONE_BY_ONE attempts ended for like reasons, they share a pair."""
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason

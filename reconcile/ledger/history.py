@@ -55,14 +55,12 @@ class History:
 
     def as_stored(self) -> History:
         """Return the history with misdated members at the instants that the fast clock gave
-        them.
-        """
+        them."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
         """Return the history with misdated members at the instant when the clock was corrected.
-        Undoes `as_stored`.
-        """
+        Undoes `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:

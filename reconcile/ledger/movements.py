@@ -319,8 +319,7 @@ class Refunds:
 
     def movements(self) -> list[Movement]:
         """Return each refund once, and for each currency the amount by which running totals exceed
-        them.
-        """
+        them."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -344,8 +343,7 @@ class Refunds:
 
     def _taken_back(self, name: str) -> list[Movement]:
         """Return two movements that cancel out: a refund, and its reversal when only answers report
-        it failed. Return none in all other cases.
-        """
+        it failed. Return none in all other cases."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -358,8 +356,7 @@ class Refunds:
 
     def not_repeated(self) -> list[Undo]:
         """Return refunds that one answer reported as failed and that no later answer confirmed as
-        failed.
-        """
+        failed."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -391,8 +388,7 @@ class Refunds:
 
     def _so_far(self, each: Heard, currency: str) -> int:
         """Return an event's running total in minor units, less refunds within it that failed
-        later.
-        """
+        later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -455,8 +451,7 @@ class Refunds:
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
         """Return the date and amount of each event that may have ended a pending refund without a
-        reference.
-        """
+        reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
         # A refund that was done and failed later ended the pending refund on the day it was done.
@@ -515,8 +510,7 @@ def _beyond(
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
     """Add a capture for the part of a stated sum that exceeds the known captures. A fall of the sum
-    becomes a reversal.
-    """
+    becomes a reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -627,8 +621,7 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 def _dispute(heard: list[Heard]) -> Dispute:
     """Build one dispute from its events. The last event decides its state. Exception: a win after a
-    loss counts only if the provider dates both.
-    """
+    loss counts only if the provider dates both."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -738,8 +731,7 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
     """Return whether a reversal takes back this capture. It does not if it names another capture of
-    `names`, or is dated before the capture.
-    """
+    `names`, or is dated before the capture."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

@@ -81,8 +81,7 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
     """Return the parts of one capture by kind: the smallest stated base, and the largest stated
-    amount of every other kind.
-    """
+    amount of every other kind."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}

@@ -62,8 +62,7 @@ class Expectation:
 
     def facts(self) -> Facts:
         """Return the amount due, the tendered part and the discount as facts; empty if the price is
-        unknown.
-        """
+        unknown."""
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -253,8 +252,7 @@ class PaymentSum(NamedTuple):
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
     """Return the money that a payment kept, and the part that open disputes hold. A dispute that is
-    open again after a loss holds its whole amount, because reopening returns no money.
-    """
+    open again after a loss holds its whole amount, because reopening returns no money."""
     kept = payment.captured(currency)
     if payment.plain:
         return PaymentSum(kept, 0)
@@ -350,8 +348,7 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 def _money_moved(judgement: Judgement) -> Decision:
     """Decide an order on which money moved, by the table of reconcile/README.md. The first line
-    that fits decides.
-    """
+    that fits decides."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -366,8 +363,7 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
     """Return whether a payment has only standalone refunds, and other payments brought at least as
-    much.
-    """
+    much."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -378,8 +374,7 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
     """Decide `unresolved` if money went back on a payment without a known capture; else return
-    None.
-    """
+    None."""
     unknown = [
         p
         for p in judgement.payments
@@ -393,8 +388,7 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 def _all_gone(judgement: Judgement) -> Decision | None:
     """Decide the order if all captured money went back, whatever the price is now; else return
-    None.
-    """
+    None."""
     if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -479,8 +473,7 @@ def times_paid(judgement: Judgement) -> int:
 
 def _doubtful(judgement: Judgement) -> Decision | None:
     """Decide `unresolved` if payments are in doubt, or if only an excess return prevents success.
-    An excess return is a payment that returned more than it brought. Return None in other cases.
-    """
+    An excess return is a payment that returned more than it brought. Return None in other cases."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -538,8 +531,7 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 def _all_given_back(judgement: Judgement) -> Reason:
     """Return the reason of a fully refunded order. States a reversal's amount if it fits no
-    payment.
-    """
+    payment."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -555,8 +547,7 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
     """Return the amounts stated for a reversal that equal neither the money taken back nor a
-    capture.
-    """
+    capture."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -693,8 +684,7 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
     """Decide an order without money: by its open attempts, else by the attempt that ended last.
-    Without attempts, the shop's cancellation or order record decides.
-    """
+    Without attempts, the shop's cancellation or order record decides."""
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

@@ -80,8 +80,7 @@ def _slow_until(heard: Heard) -> Instant:
 
 def _method(evidence: AttemptEvidence) -> str | None:
     """Return the slow method that the latest event names. Return UNKNOWN_METHOD if no event names
-    one, and None if no payment is slow.
-    """
+    one, and None if no payment is slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -91,8 +90,7 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
     """Return until when the customer can revoke the last capture. The longest stated period counts.
-    If some events name the method, only their periods count.
-    """
+    If some events name the method, only their periods count."""
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]
@@ -103,8 +101,7 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
     """Return whether a reservation was ended later, with provider dates for both the start and the
-    end.
-    """
+    end."""
     if any(each.event.occurred_at is None for each in reserved):
         return False
     ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]

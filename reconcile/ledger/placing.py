@@ -75,8 +75,7 @@ class Placing:
 
     def placed(self, event: Event) -> Placed | None:
         """Return the strongest claim on an event; None if no claim outranks the order that the
-        event names.
-        """
+        event names."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -113,8 +112,7 @@ class Placing:
 
     def followed(self, event: Event) -> Placed | None:
         """Return the order that other events of the same payment name, for an event without a
-        claim. Return None if the order that the event itself names counts.
-        """
+        claim. Return None if the order that the event itself names counts."""
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -130,8 +128,7 @@ class Placing:
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
         """Return the ids of events that name this order, if the payment's events name several
-        orders. Return an empty tuple otherwise.
-        """
+        orders. Return an empty tuple otherwise."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
@@ -145,8 +142,7 @@ class Placing:
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
         """Return these references and all references tied to them, with the ids of the tying
-        events.
-        """
+        events."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:
@@ -160,8 +156,7 @@ class Placing:
 
 def may_link(event: Event) -> bool:
     """Return whether an event links its payment to the order that the event names. Money going back
-    never does: the reference in such an event may be the refund's own.
-    """
+    never does: the reference in such an event may be the refund's own."""
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

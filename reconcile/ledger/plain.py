@@ -352,8 +352,7 @@ _URGENCY: Final = ("error", "warning", "info")
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
     """Return the findings that tell staff what to do. Leave out accepted findings, and findings
-    whose events also have a more specific finding.
-    """
+    whose events also have a more specific finding."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -418,8 +417,7 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 
 def _owed_to_customer(ledger: Ledger) -> str:
     """Return the amount owed to the customer, and the part of that amount that refunds under way
-    return.
-    """
+    return."""
     owed, returning = ledger.owed, ledger.returning
     if owed is None or not {MAYBE_OTHERS, GAP_ACCEPTED}.isdisjoint(ledger.case.filed.holds):
         return ""  # it is not known whose the payment is, or what went back already
@@ -577,8 +575,7 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 def _gone(finding: Finding) -> bool:
     """Return whether the finding is about a shipped order that was paid and whose money then went
-    back.
-    """
+    back."""
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
@@ -648,8 +645,7 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
     """Return the missing amount. If the order had been paid in full, return the amount that went
-    back.
-    """
+    back."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

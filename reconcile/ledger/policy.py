@@ -11,7 +11,8 @@ FORM: Final = 4
 again.
 
 Raise it if a setting changes its meaning, or if a fold gives another ledger for equal evidence: at
-most once for each release, and not before the first release."""
+most once for each release, and not before the first release.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,7 @@ class Position:
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
         """Turn the states of one refund or chargeback into events, and append the events to
-        `claims`.
-        """
+        `claims`."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -157,8 +156,7 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 def still_stated(steps: Sequence[Step]) -> int:
     """Return the greatest amount of a sum that no answer, confirmed by a later answer, has taken
-    back.
-    """
+    back."""
     return max(
         [
             step.minor

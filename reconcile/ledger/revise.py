@@ -85,8 +85,7 @@ _Amounts = Mapping[str, tuple[int, Money]]
 
 def _amounts(ledger: Ledger) -> _Amounts:
     """Return the amounts that events state, if the ledger has an open dispute; else an empty
-    mapping.
-    """
+    mapping."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -97,8 +96,7 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
     """Return an open dispute's name and amount if the amount has changed since the first event;
-    else "".
-    """
+    else ""."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -111,8 +109,7 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
     """Count the findings of _EACH_BY_ITSELF in a substance. An entry without a number counts as
-    one.
-    """
+    one."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -157,8 +154,7 @@ def revise(
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
     """Return sentences on what changed between two positions: new facts with cited ids, then lost
-    facts.
-    """
+    facts."""
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

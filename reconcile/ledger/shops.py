@@ -109,8 +109,7 @@ def _reached(
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
     """Return which shop a payment's events say that it belongs to; None if no event states a
-    shop.
-    """
+    shop."""
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

@@ -81,8 +81,7 @@ class Link:
     @property
     def at(self) -> Instant:
         """Return the date that decides the period: the payout's date, or else the bank line's
-        date.
-        """
+        date."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -184,8 +183,7 @@ class BankLeg:
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
         """Yield links in three steps: links by hand whose sums agree, then links by hand or by
-        reference in one currency, then those across currencies.
-        """
+        reference in one currency, then those across currencies."""
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -205,8 +203,7 @@ class BankLeg:
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
         """Return every pair of a payout and a line that a person joined or whose line names the
-        payout.
-        """
+        payout."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -231,8 +228,7 @@ class BankLeg:
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
         """Yield a link for each connected group of pairs; if `whole`, only groups joined by hand
-        with equal sums.
-        """
+        with equal sums."""
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -608,8 +604,7 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 class _Near:
     """Indexes of payouts, bank lines and orders without a partner, in which candidates are
-    searched. Charges of a bank may explain why two amounts of one day differ.
-    """
+    searched. Charges of a bank may explain why two amounts of one day differ."""
 
     def __init__(
         self, alone: Sequence[Alone], rules: MatchRules, *, orders: Iterable[Searchable]
@@ -640,8 +635,7 @@ def _of_payout(payout: Payout) -> Searchable:
 
 def _of_line(line: BankLine) -> Searchable:
     """Return a bank line for the search, under its id alone. Its texts hold other people's data,
-    and breaks are stored for ever.
-    """
+    and breaks are stored for ever."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

@@ -192,8 +192,7 @@ def life(steps: Iterable[Step]) -> Life:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
     """Amounts that a person accepted: the money of a break, and the amounts that it leaves
-    unsettled.
-    """
+    unsettled."""
 
     money: Money
     left: tuple[Money, ...]

@@ -224,8 +224,7 @@ def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
     """Return how many points two lines are apart, and the field with the most points. The number is
-    None if the lines are too far apart to be candidates.
-    """
+    None if the lines are too far apart to be candidates."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -396,8 +395,7 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
     """Return the suggestion with the highest score, if no other has that score and it is at least
-    `least`.
-    """
+    `least`."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None
@@ -438,8 +436,7 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
 
 def _of_names(mine: str, reference: str) -> MatchReason | None:
     """Return how two references are alike: equal, equal without separators, or nearly equal; else
-    None.
-    """
+    None."""
     its = match_key(reference)
     if not its:
         return None

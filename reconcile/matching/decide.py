@@ -105,8 +105,7 @@ class Pair:
     @property
     def by_method(self) -> bool:
         """Return whether the book names another payment method for the part that no provider
-        captured.
-        """
+        captured."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -192,8 +191,7 @@ def decide(pair: Pair) -> Verdict:
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
     """Add the unsettled money in `funds.beside` to the first break about doubt, else to the first
-    break.
-    """
+    break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -236,8 +234,7 @@ def _net_fits(pair: Pair) -> bool:
 
 def _contradicted(pair: Pair) -> Verdict | None:
     """Return a verdict if events contradict each other so that amounts cannot be compared; else
-    None.
-    """
+    None."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -415,8 +412,7 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 def _apart(funds: Funds) -> Iterator[Break]:
     """Yield breaks about a contradicted assignment, and about surplus and doubt in each
-    currency.
-    """
+    currency."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

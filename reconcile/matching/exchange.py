@@ -103,8 +103,7 @@ def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
     """Yield each capture that is settled in another currency, with the lines that settle it. The
-    lines are sorted by id, so that a break and the journal name the same line first.
-    """
+    lines are sorted by id, so that a break and the journal name the same line first."""
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
@@ -143,8 +142,7 @@ def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
     """Yield a payment's returns that are settled in another currency, with the lines that settle
-    them. The lines are sorted by id. Returns dated after the last line are left out.
-    """
+    them. The lines are sorted by id. Returns dated after the last line are left out."""
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
@@ -166,8 +164,7 @@ def exchanges_back(
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
     """Return whether these returns are increases of one running total. A statement may combine
-    several increases in one line, because the provider divides a total as it likes.
-    """
+    several increases in one line, because the provider divides a total as it likes."""
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

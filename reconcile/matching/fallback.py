@@ -117,8 +117,7 @@ class Rest:
 
     def put_back(self, left: Left) -> None:
         """Add book lines that were set aside, or that a method of joining claimed but did not
-        use.
-        """
+        use."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -154,8 +153,7 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
     """Join statement lines that people paired with an order's only open capture, or with a book
-    line. Several lines may be parts of one capture.
-    """
+    line. Several lines may be parts of one capture."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.order, []).append(name)
@@ -184,8 +182,7 @@ def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
     """Report a book line and a statement line without a webhook: as a match, or with their
-    difference.
-    """
+    difference."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -275,8 +272,7 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
     """Join one payment with several book lines of a group, or several payments with the group's
-    lines.
-    """
+    lines."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -294,8 +290,7 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
     """Join the book lines of one group with the only order that fits, else with all orders
-    together.
-    """
+    together."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:
@@ -313,8 +308,7 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
     """Join orders and book lines without a common reference by amount and date. Needs a date window
-    in the rules.
-    """
+    in the rules."""
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -345,8 +339,7 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
     """Join captures and statement lines without a payment by amount and date. Needs a date window
-    in the rules.
-    """
+    in the rules."""
     window = deciding.terms.rules.date_window
     if window is None:
         return

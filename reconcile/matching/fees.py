@@ -86,8 +86,7 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
     """Return the fee rules of one source and currency: details with the tariff that they lead
-    to.
-    """
+    to."""
     stated = [json.loads(line.details) if line.details else {} for line in lines]
     values = {name: {each.get(name, "") for each in stated} for each in stated for name in each}
     names = sorted(name for name, found in values.items() if 1 < len(found) <= MOST_VALUES)
@@ -133,8 +132,7 @@ def _together(
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
     """Merge equal tariffs whose keys differ only in the last detail. The general tariff comes
-    last.
-    """
+    last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -148,8 +146,7 @@ def _together(
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
     """Return the tariff that explains the most lines exactly, after the number of those lines.
-    Return 0 and an empty tariff if too few lines are explained.
-    """
+    Return 0 and an empty tariff if too few lines are explained."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

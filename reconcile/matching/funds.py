@@ -109,8 +109,7 @@ class Funds:
     @property
     def given_back(self) -> int:
         """Return the refunded part of the price. Money beyond the price counts as refunded first,
-        and money on top of the price last.
-        """
+        and money on top of the price last."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
@@ -238,8 +237,7 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
     """Return whether a capture is in another currency than the order and not already listed as
-    owed.
-    """
+    owed."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)
@@ -266,8 +264,7 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
     """Return the money at stake in doubted payments: by currency, the larger of captured and
-    returned.
-    """
+    returned."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:

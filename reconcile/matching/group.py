@@ -188,8 +188,7 @@ class Deciding:
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
         """Set an order and its lines aside if the order may also have paid other lines of their
-        group. Return whether they were set aside.
-        """
+        group. Return whether they were set aside."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -284,8 +283,7 @@ class Deciding:
 
     def absorb(self, left: Left) -> None:
         """Take over rows that another matching set aside, as far as there is room. The rows arrive
-        in the order in which a single matching would have met them.
-        """
+        in the order in which a single matching would have met them."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:

@@ -181,8 +181,7 @@ class _Unmatched:
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
         """Return the nearest lines. Lines of `charged` may be short by a provider's or bank's
-        charge.
-        """
+        charge."""
         return nearest_of(wanted, plain=plain, charged=charged, window=self._window)
 
 
@@ -406,7 +405,8 @@ newly_matched, no_longer_matched
          a match that only the second, or only the first, matching has
 new_break, gone_break
          a break that only the second, or only the first, matching has
-changed  equal identity, other content"""
+changed  equal identity, other content
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,8 +434,7 @@ class Change:
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
     """Yield changes in reading order, then results that only one of the two matchings has, by
-    identity.
-    """
+    identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

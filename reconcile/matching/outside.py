@@ -142,8 +142,7 @@ class Transfers:
 
     def _fits(self, order: BookLine, minor: int) -> bool:
         """Return whether an amount pays the order. If a gift card paid a part, the rest is
-        enough.
-        """
+        enough."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 

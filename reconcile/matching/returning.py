@@ -72,8 +72,7 @@ def failure_of(
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Return whether a line returns money and does not correct a capture. A payment line does so
-    only if it is negative and its amount is a return of its payment, or all of them.
-    """
+    only if it is negative and its amount is a return of its payment, or all of them."""
     if row.kind != "payment":
         return True
     fitting = [each for each in returns if may_be_of(row, each, terms)] if row.gross < 0 else []
@@ -127,8 +126,7 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
     """Return whether one of two lines gave back the money that the other line took. The lines must
-    have the same refund reference; if a line lacks one, the same payment.
-    """
+    have the same refund reference; if a line lacks one, the same payment."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}

@@ -120,8 +120,7 @@ class StatementRow(NamedTuple):
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
     """Return a ledger line as a row: flat if the line is plain, else with the whole line
-    attached.
-    """
+    attached."""
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -227,8 +226,7 @@ class Lines:
     @property
     def money(self) -> Money:
         """Return the amount that the book says came; without one, the amount that it says went
-        back.
-        """
+        back."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 

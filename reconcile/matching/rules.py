@@ -324,8 +324,7 @@ class Terms:
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
         """Return why money of this date may be missing from the books; None if a book must have
-        it.
-        """
+        it."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
@@ -348,8 +347,7 @@ class Terms:
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
         """Return the first accepted gap that overlaps the span, including both ends; None if no gap
-        does. If the dates of the span are unknown, return the first gap of all.
-        """
+        does. If the dates of the span are unknown, return the first gap of all."""
         return next(
             (
                 span
@@ -397,8 +395,7 @@ def _factors(currency: str) -> tuple[int, ...]:
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
     """Return the factor between two amounts if major units were mistaken for minor units; else
-    None.
-    """
+    None."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

@@ -94,8 +94,7 @@ class Settling:
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
         """Place captures that a reversal took back before they were paid out. Return the other
-        captures.
-        """
+        captures."""
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -262,8 +261,7 @@ class Settling:
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
         """Join captures and lines as `join` does. If several lines fit the only capture, a line
-        that a person paired with the order is used.
-        """
+        that a person paired with the order is used."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -289,8 +287,7 @@ class Settling:
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
         """Place parts of a payment with the lines that settle them. Return the rest. Each line
-        settles one part, or all lines together settle all parts.
-        """
+        settles one part, or all lines together settle all parts."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -447,8 +444,7 @@ class Settling:
 
     def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
         """Report a line that took money for a failed refund, if the statement should already show
-        it returned.
-        """
+        it returned."""
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
@@ -461,8 +457,7 @@ class Settling:
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
         """Report lines of one payment and kind whose sum differs from the money that went back.
-        Return the returns that are still without a line.
-        """
+        Return the returns that are still without a line."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]
@@ -573,8 +568,7 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
     """Return the break about a line that no ledger knows. It names an accepted gap that may explain
-    it.
-    """
+    it."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -597,8 +591,7 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 def unsettled_by(row: StatementRow) -> Money:
     """Return the amount that a line without a movement leaves unsettled. It is the opposite of the
-    amount by which the line changes the balance.
-    """
+    amount by which the line changes the balance."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

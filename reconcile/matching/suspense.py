@@ -24,7 +24,8 @@ SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Why the suspense balance changed, besides new money.
 
 assigned        to an order; negative if the assignment was withdrawn
-other_business  to the named account; negative if later money reopened the payment"""
+other_business  to the named account; negative if later money reopened the payment
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +116,7 @@ class Suspended:
     @property
     def bucket(self) -> Bucket | None:
         """Return the bucket of the payment's statement lines; None if the payment belongs to an
-        order.
-        """
+        order."""
         stands = self.stands
         if stands is not None and stands.into == "order":
             return None

@@ -118,8 +118,7 @@ class Tally:
 
     def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
         """Count an order once in each captured currency, or in the price's currency if there is no
-        money.
-        """
+        money."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
             sums[capture.currency] = sums.get(capture.currency, 0) + capture.minor

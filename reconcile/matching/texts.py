@@ -55,8 +55,7 @@ _DATE: Final = re.compile(
 
 def telling(key: str) -> bool:
     """Return whether a payout's key may be searched for in texts: long enough, and not a date.
-    Texts often contain their own date, which must not match a payout named by that date.
-    """
+    Texts often contain their own date, which must not match a payout named by that date."""
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 
@@ -67,8 +66,7 @@ _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
 
 def order_names(reference: str) -> set[str]:
     """Return the keys by which a text may name an order: for `#10740` and `ORD-10740`, also
-    10740.
-    """
+    10740."""
     key = match_key(reference)
     names = {key, key.lstrip("#")}
     if (number := _NUMBER.search(key)) is not None:

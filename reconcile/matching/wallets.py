@@ -240,8 +240,7 @@ class Wallets:
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
         """Report a late withdrawal: the pause is longer than ever, and the balance is high
-        enough.
-        """
+        enough."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -341,8 +340,7 @@ class Wallets:
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
         """Pair the two sides of transfers by reference, then by amount within a day. Report
-        unpaired sides.
-        """
+        unpaired sides."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -376,8 +374,7 @@ class Wallets:
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
         """Apply each release to the hold with its reference, then to the oldest holds. Report
-        releases without a hold.
-        """
+        releases without a hold."""
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

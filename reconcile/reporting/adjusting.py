@@ -126,8 +126,7 @@ CITED: Final = 20
 
 class AdjustedMoney:
     """Sum that adjusting entries move between accounts, by closed month and currency: the sum of
-    the debit balances that the entries leave on accounts.
-    """
+    the debit balances that the entries leave on accounts."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()

@@ -99,8 +99,7 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
     """Yield the figures of a report, without ages of breaks: a break that grows older is no
-    change.
-    """
+    change."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -149,8 +148,7 @@ class ClosedMonth:
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
     """Return the adjustments that lead from the stated figures of closed months to the present
-    figures.
-    """
+    figures."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -499,8 +497,7 @@ def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
     """Split blockers into two lists: without an exception, and with an exception that gives a
-    reason.
-    """
+    reason."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [

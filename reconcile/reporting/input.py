@@ -83,8 +83,7 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
     """Divide lines among orders that have one key but different spellings. A line goes to the order
-    with its payment, else to the order that it names, else to the first order.
-    """
+    with its payment, else to the order that it names, else to the first order."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -300,8 +299,7 @@ class BankView:
 
     def flow_of(self, line: StatementLine) -> Flow:
         """Return the flow that shows where the line's net amount is now: in the wallet, in the
-        bank, missing.
-        """
+        bank, missing."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -314,8 +312,7 @@ class BankView:
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
         """Yield, for each transfer of the period except withdrawals, the amount that the bank
-        lacks. A withdrawal takes money from a wallet, where it was already settled.
-        """
+        lacks. A withdrawal takes money from a wallet, where it was already settled."""
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
                 continue

@@ -444,8 +444,7 @@ def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
     """Yield the transactions by which a payment entered and left suspense, from `start` to before
-    `end`.
-    """
+    `end`."""
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"
@@ -489,8 +488,7 @@ def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
     """Yield the opening balances of wallets from `start` to before `end`: the money that a wallet
-    held before its first statement.
-    """
+    held before its first statement."""
     for each in openings:
         if start <= each.at < end:
             yield Transaction(

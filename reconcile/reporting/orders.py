@@ -48,8 +48,7 @@ Two years have 105 weeks. Charts of longer periods have a point for each month."
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
     """Return the steps of an order in the period, such as `new` and `closed`; an empty tuple if
-    none.
-    """
+    none."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
@@ -191,8 +190,7 @@ class TimeSums:
 
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
     """Return the starts of the days, weeks or months of the period; the unit depends on its length.
-    The first interval begins with the period, the others at midnight.
-    """
+    The first interval begins with the period, the others at midnight."""
     length, found = end - start, list[Instant]()
     following = start
     while following < end or not found:

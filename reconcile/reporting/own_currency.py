@@ -73,8 +73,7 @@ class Converter:
 
     def converted(self, money: Money, day: str) -> int | None:
         """Convert money to minor units of the own currency, rounded half away from zero; None
-        without a rate.
-        """
+        without a rate."""
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor

@@ -497,8 +497,7 @@ class BalanceRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
     """Payments of the period, of one currency and age, without a statement line that settles them.
-    A statement should have such a line, and nobody has accepted that it is missing.
-    """
+    A statement should have such a line, and nobody has accepted that it is missing."""
 
     currency: str
     age: Age
@@ -612,8 +611,7 @@ def ties(
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
     """Yield ties that compare the unallocated money, by flow and by age, with the payments'
-    money.
-    """
+    money."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

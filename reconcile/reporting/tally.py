@@ -43,8 +43,7 @@ _AGES: Final = (1, 7, 30, 90)
 
 class Bounded(Generic[Line]):
     """Keeps the first `bound` lines by `key`, and counts all lines. When twice as many lines are
-    stored, the excess is dropped.
-    """
+    stored, the excess is dropped."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -187,8 +186,7 @@ class MoneySums:
 
     def differ(self, missing: Money) -> None:
         """Add the amount that the bank booked less than a payout; negative if the bank booked
-        more.
-        """
+        more."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
@@ -521,8 +519,7 @@ class PeriodTally:
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
         """Place movements by their dates, and lines by their first movement, else by their own
-        date. Return whether any movement or line is in the period.
-        """
+        date. Return whether any movement or line is in the period."""
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.

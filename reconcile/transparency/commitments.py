@@ -48,16 +48,14 @@ _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
     """Derive the salt of each part, in hex, from our secret and the salt of the leaf. Disclosing
-    some salts reveals nothing about the others.
-    """
+    some salts reveals nothing about the others."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     return {name: drawn[place] for name, place in _SALTED.items()}
 
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Cut a document into parts: one for each of these names that it has, and `said` for all other
-    members.
-    """
+    members."""
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))

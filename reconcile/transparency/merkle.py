@@ -83,8 +83,7 @@ def _joined(subtrees: list[Hash]) -> Hash:
 
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
     """Return the spans that prove that a leaf is in the tree of the first `size` leaves, lowest
-    first. See RFC 9162, 2.1.3.1. Raises ValueError for an index outside of the tree.
-    """
+    first. See RFC 9162, 2.1.3.1. Raises ValueError for an index outside of the tree."""
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not among {size}")
     start, end = 0, size
@@ -102,8 +101,7 @@ def inclusion_spans(index: int, *, size: int) -> list[Span]:
 
 def consistency_spans(old: int, *, size: int) -> list[Span]:
     """Return the spans that prove that a tree of `size` leaves extends its first `old` leaves
-    (2.1.4.1). Raises ValueError unless 0 < old <= size.
-    """
+    (2.1.4.1). Raises ValueError unless 0 < old <= size."""
     if not 0 < old <= size:
         raise ValueError(f"a tree of {size} leaves has no proof for its first {old}")
     start, end = 0, size
@@ -133,8 +131,7 @@ def inclusion_holds(
     leaf: Hash, *, index: int, size: int, proof: Sequence[Hash], head: Hash
 ) -> bool:
     """Return whether a proof shows that a leaf is at `index` of the tree with this head
-    (2.1.3.2).
-    """
+    (2.1.3.2)."""
     if not 0 <= index < size:
         return False
     here, last, found = index, size - 1, leaf
@@ -182,8 +179,7 @@ def consistency_holds(
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
     """Return the first ancestor that is a right child or 0, and the last index of its level. A last
-    node without a sibling moves up unchanged.
-    """
+    node without a sibling moves up unchanged."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -269,8 +265,7 @@ def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
     """Return the ranges of stored hashes outside complete tiles. A `Tail` is created from these
-    hashes.
-    """
+    hashes."""
     found = set()
     level = 0
     while count := size >> level:

@@ -45,8 +45,7 @@ def order_commitment(key: bytes, reference: str) -> bytes:
 
 class OrderEntry(NamedTuple):
     """A commitment, the number of log leaves that name it, and the index of the newest such
-    leaf.
-    """
+    leaf."""
 
     commitment: bytes
     leaves: int
@@ -115,8 +114,7 @@ def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int
 
 def root_by(entry: OrderEntry, path: Path) -> Hash:
     """Return the root that follows from an entry and its path. Raises ValueError for a malformed
-    path.
-    """
+    path."""
     place, found = keyed(entry)
     last = BITS
     for shared, other in path:
