@@ -69,9 +69,9 @@ def _print_list(
     *,
     name: str,
 ) -> None:
-    """Print a list of documents.
+    """Print a list of documents as a listing.
 
-    name  name of the documents' member that has a sentence
+    name  member of the documents whose text is a sentence for people
     """
     from app.finance.break_acts import finished_runs
 
@@ -144,7 +144,7 @@ def _choice(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the parameters that are shared by the commands on one or several breaks."""
+    """Declare the parameters that commands on one or several breaks share."""
 
 
 @breaks_group.command("assign")
@@ -235,9 +235,9 @@ def _act(
     lines: Sequence[str] = (),
     least: int = 0,
 ) -> None:
-    """Act on one break, or on the breaks that --where chooses.
+    """Act on one break, or on the breaks that --where selects.
 
-    one, each  what was done, in words, for one break and for each of several
+    one, each  words for what was done: for one break alone, and for each of several
     """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
@@ -264,7 +264,8 @@ def _act(
 def _act_on_chosen(
     doing: BreakAct, *, where: str, yes: bool, seen: str | None, each: str, least: int
 ) -> None:
-    """Show the count and money of the chosen breaks. Act on them only if the user passed --yes."""
+    """Print the number and money of the selected breaks. Act on the breaks only if the user passed
+    --yes."""
     from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 
     choice = read_choice(where)
@@ -293,8 +294,8 @@ def _act_on_chosen(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError if the breaks cannot be decided together, or have changed since they were
-    shown."""
+    """Raise UsageError if the breaks have changed since they were listed, or cannot be acted on
+    together."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "nothing was changed: the breaks have changed since they were listed. List them again, "

@@ -1,4 +1,4 @@
-"""Commands on an order's case: attachments of the order or its breaks, the letter, the
+"""Commands on an order's case: attachments of the order and its breaks, the letter, the
 checklist."""
 
 from __future__ import annotations
@@ -240,8 +240,7 @@ def _asked(
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """Print to standard error what is still missing before the deadline, because the letter omits
-    it."""
+    """Print to standard error what is missing for an answer, which the letter leaves out."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
     if case.limits.sources:

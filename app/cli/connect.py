@@ -2,10 +2,10 @@
 
     words, prompts ──▶ settings ──checked──▶ the file ──▶ what to register ──▶ the first delivery
 
-Secrets come from a prompt, a file or standard input, never from the command line, where anybody who
-lists the machine's processes could read them. None is printed.
+Secrets come from a prompt, a file or standard input. On the command line, anybody who lists the
+machine's processes could read them. No secret is printed.
 
-And commands on providers: profiles, and signatures checked without a service.
+This module also has the commands on providers: profiles, and signatures checked without a service.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE: Final = Path("tallyhook.env")
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""Limit on a file of secrets; no list of keys in PEM is longer."""
+"""Maximum size in bytes of a file of secrets. No list of keys in PEM is larger."""
 
 MAX_WAIT_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
@@ -161,8 +161,8 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """Return the given name, or else the name of the file's only source with this profile, or else
-    the profile's name."""
+    """Return the given source name, or else the name of the only source in the file with this
+    profile, or else the profile's name."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name must have 1 to 40 characters of a-z, 0-9, _ and -")
@@ -180,7 +180,7 @@ def _source_name(
 
 
 def _own(source: str) -> str:
-    """Return the prefix that the names of a source's variables share."""
+    """Return the prefix of the names of a source's variables."""
     return f"{PREFIX}SOURCES__{source.upper()}__"
 
 
@@ -195,9 +195,9 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting that says whether other shops or systems share the account. The answer
-    comes from the option or the prompt; without an answer, return no setting. Raises UsageError if
-    the account is shared and no setting tells its payments apart."""
+    """Return the setting for whether other shops or systems share the account, from the option or
+    the prompt. Return no setting if neither answers. Raise UsageError if the account is shared and
+    no setting distinguishes the shop's payments."""
     from app.providers.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -220,8 +220,8 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Days that an old address is accepted after its replacement: 13 months. Some providers keep the
-address with each payment, and report a chargeback of it a year later."""
+"""Days for which an old address is accepted after its replacement: 13 months. Some providers store
+the address with each payment, and use it to report a chargeback a year later."""
 
 
 def _address(
@@ -233,11 +233,10 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the settings with the source's secret address and its old addresses with their expiry.
+    """Return the settings for the source's secret address, and its old addresses with their expiry.
 
-    Return no settings unless a new address was requested, or the address is the source's only
-    protection and is missing. Raises UsageError if the address of an unknown source is to be
-    replaced.
+    Return no settings unless a new address is requested, or the source needs an address as its only
+    protection and has none. Raise UsageError if a new address is requested for an unknown source.
     """
     from app.config.settings import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
@@ -291,7 +290,7 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return secrets and credentials that are not configured yet, or that a file supplied."""
+    """Return the secrets and credentials that a file supplies, or that are not configured yet."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -325,8 +324,9 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the secrets in a file as one setting. The file has one secret a line, newest first,
-    with PEM keys unchanged; or the file is JSON that maps key ids to keys."""
+    """Return the name and the value of the setting for the secrets in a text. The text has one
+    secret on each line, newest first, and PEM keys as they are; or it is JSON that maps key ids to
+    keys."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -364,7 +364,8 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input. Errors never quote the content."""
+    """Return the content of a file, or of standard input for `-`. Errors never quote the
+    content."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
@@ -383,12 +384,12 @@ def _read(file: Path) -> str:
 
 
 def sits_at_a_terminal() -> bool:
-    """Return whether the command can ask a person on this terminal."""
+    """Return whether standard input is a terminal, so that a person can be asked."""
     return sys.stdin.isatty()
 
 
 def _asked(sentence: str, name: str) -> str:
-    """Prompt for a text without echoing it. Raises UsageError without a terminal."""
+    """Prompt for a text without echoing it. Raise UsageError if there is no terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal to type it at: give --secret-file FILE, or "
@@ -399,8 +400,8 @@ def _asked(sentence: str, name: str) -> str:
 
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
-    """Raise UsageError for settings that already have another value in the file or the environment.
-    The environment takes precedence over the file."""
+    """Raise ConfigurationError for settings that already have another value in the file or the
+    environment. The environment overrides the file."""
     problems = [f"{variable}: {path} has another value; change it there" for variable in differing]
     problems += [
         f"{variable}: the environment has another value, which overrides {path}"
@@ -420,7 +421,7 @@ def _of_environment() -> dict[str, str]:
 
 
 def _checked(environ: Mapping[str, str]) -> Settings:
-    """Read the settings as `serve` would. Raises ConfigurationError before anything is written."""
+    """Return the settings as `serve` would load them. Raise ConfigurationError for any mistake."""
     from app.config.load import load_settings
     from app.golive.examine import problems_of_sources
 
@@ -476,8 +477,8 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit with 1 if it was refused, names no order, or did not
-    come."""
+    """Wait for the first delivery. Exit with code 1 if it was refused, if it names no order, or if
+    none came."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

@@ -1,9 +1,9 @@
 """`tallyhook demo`: the whole system on this machine, from a customer's phone to an explanation.
 
-Four processes: the service, the console, the simulated provider, and this one, which is the shop.
-It places an order for each scenario, opens its checkout session, waits until the provider has
+Four processes run: the service, the console, the simulated provider, and this process as the shop.
+The shop places an order for each scenario, opens its checkout session, waits until the provider has
 delivered everything, and compares each order's ledger with what really happened at the provider.
-Everything crosses real HTTP.
+All communication is real HTTP.
 """
 
 import asyncio
@@ -60,22 +60,22 @@ AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
 PATIENCE_S: Final = 300.0
-"""Time limit for a whole run, which normally takes a few hundredths of it."""
+"""Time limit in seconds for a whole run, which normally takes a few hundredths of it."""
 
 ANSWER_S: Final = 30.0
-"""Time limit for one answer of a server; it is long because the machine may be busy."""
+"""Time limit in seconds for one answer of a server. It is long because the machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""Statuses after which a call is repeated, after the time in Retry-After."""
+"""Statuses after which a call is repeated, as soon as Retry-After allows."""
 
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds within which a Ctrl-C reaches every process of a terminal. A server may be seen to end
-before the signal arrives here."""
+"""Seconds within which a Ctrl-C reaches every process of a terminal. A server may end before the
+signal arrives here."""
 
 Ready = Callable[[], Awaitable[bool]]
-"""Checks once whether something has happened."""
+"""Function that returns whether something has happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger's outcome is true. If the outcome states money, check the money
-        too."""
+        """Return whether the ledger is right about the outcome, and about the money if the outcome
+        implies any."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -112,7 +112,7 @@ class Played:
         return all(totals.get(side) == self.truth.get(side) for side in sides)
 
     def line(self) -> str:
-        """Return one line for people; `orders show` lists the ids of the evidence."""
+        """Return the result in one line for people. `orders show` lists the ids of the evidence."""
         first: str = self.ledger["explanation"][0]
         words = first.partition(" [")[0]
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
@@ -131,11 +131,12 @@ def order_of(scenario: Scenario) -> str:
 
 
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
-    """Poll until `ready` returns true.
+    """Call `ready` again and again until it returns true.
 
-    Raises UnreachableError after PATIENCE_S, and any error that `watch` raises.
+    what   words for the condition, for the error
+    watch  called each time; may raise an error to end the wait
 
-    what  description of the condition for the error
+    Raises UnreachableError after PATIENCE_S.
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -159,9 +160,9 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Make one call as a shop should, repeating it after a timeout or when the server asks for
-    that. Every call of the demo may be repeated safely. Raises UnreachableError after PATIENCE_S,
-    or for an error that a repetition cannot change."""
+    """Make a call, and repeat it after a timeout or when the server asks for that. All calls of the
+    demo are safe to repeat. Raise UnreachableError after PATIENCE_S, or at once for an error that a
+    repetition cannot change."""
     ends = monotonic() + PATIENCE_S
     while True:
         try:
@@ -181,10 +182,8 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register every order at the service and open every session, all at once.
-
-    Return when the last session expires.
-    """
+    """Register every order at the service and open every session, all concurrently. Return when the
+    last session expires."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
@@ -248,7 +247,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the last rows of the outcome feed agree with the ledgers."""
+    """Return whether the outcome feed agrees with the ledgers on each order's last outcome."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -268,15 +267,16 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
 
 
 BACKLOG = 128
-"""Connections that may queue until a server of the demo has started."""
+"""Number of connections that can queue until a server of the demo has started."""
 
 STOP_S = 15.0
-"""Seconds that a process has to end when asked; then it is killed."""
+"""Seconds that a process has to end before it is killed."""
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Bind a socket to the wanted loopback port, or to any free port if the wanted port is taken.
-    The port is reserved from now on: connections queue until a server accepts them."""
+    """Return a socket that listens on the wanted loopback port, or on any free port if the wanted
+    port is taken. From now on the port is reserved, and connections queue until a server accepts
+    them."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -297,7 +297,7 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket with this number, inherited from the parent process. Raises
+    """Return the listening socket with this number, which the parent process passed on. Raise
     UsageError for any other number."""
     try:
         listener = socket.socket(fileno=number)
@@ -344,7 +344,8 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return the environment with no other settings of Tallyhook than the given ones."""
+        """Return the environment without Tallyhook's settings, plus the settings that were
+        given."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -361,7 +362,8 @@ class Child:
         await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
-        """Raise UnreachableError with the end of the process's log if the process has ended."""
+        """Raise UnreachableError if the process has ended. The message has the end of the process's
+        log."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
@@ -380,8 +382,8 @@ SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S1
 
 
 class ShopSeen:
-    """Notifications that the shop received. `refused` counts notifications with a wrong
-    signature."""
+    """Endpoint of the demo's shop, with the notifications that it received. `refused` counts
+    notifications with a wrong signature."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -403,7 +405,7 @@ class ShopSeen:
         return Response(status_code=204)
 
     async def knows(self, played: Sequence[Played]) -> bool:
-        """Return whether the last notification of each order agrees with its ledger."""
+        """Return whether the last notification of each order agrees with the order's ledger."""
         ledgers = [each.ledger for each in played]
         return all(
             self._last.get(ledger["order"], {}).get(word) == ledger[word]
@@ -437,13 +439,13 @@ async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[No
 FOLDER: Final = Path("var/demo")
 
 UNIT_S: Final = 0.25
-"""Seconds in one unit of a scenario. A session lives 20 units: a run takes 8 s."""
+"""Duration of a scenario's unit in seconds. A session lives 20 units, so a run takes 8 s."""
 
 HOST: Final = "127.0.0.1"
 
 
 async def play(*, once: bool) -> int:
-    """Play all scenarios. Return 0 if every one ended as expected, else 1."""
+    """Play all scenarios. Return 0 if every scenario ended as expected, and 1 otherwise."""
     _take_folder()
     interruption = _Interruption()
     began = monotonic()
@@ -464,9 +466,9 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays: it cancels this task and stores the
-    signal. The signal may also end a child server first. The stored signal tells that case from a
-    failure."""
+    """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels this task and stores the
+    signal. If the signal ended a server first, the stored signal shows that the server did not
+    fail."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -481,8 +483,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Return the exit code of this work, or the exit code of a signal. The signal counts if it
-        arrived before the work failed, or within SAME_MOMENT_S afterwards."""
+        """Return the exit code of this work. If a signal arrived before the work failed, or within
+        SAME_MOMENT_S afterwards, return the exit code for that signal."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
@@ -495,7 +497,8 @@ class _Interruption:
 
 
 def _take_folder() -> None:
-    """Empty the demo's folder. Raises UsageError if another running demo uses the folder."""
+    """Create an empty folder for the demo. Raise UsageError if another demo is running in the
+    folder."""
     mark = FOLDER / "pid"
     if mark.exists() and _is_running(int(mark.read_text())):
         raise UsageError(
@@ -559,7 +562,8 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
 async def _open_console(
     context: AppContext, http: httpx2.AsyncClient, console: Child, *, port: int
 ) -> None:
-    """Print how to open the console, once it answers. Rows appear while its page is open."""
+    """Wait until the console answers, and print a link to it. The link's page shows orders as they
+    arrive."""
     url = f"http://{HOST}:{port}"
     await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
     print(f"Open {url}/enter#{await demo_link(context)}", flush=True)
@@ -567,8 +571,8 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Wait for Ctrl-C or SIGTERM, which from now on end the demo normally. Raises UnreachableError
-    if a server ends unexpectedly."""
+    """Wait for Ctrl-C or SIGTERM, which now end the demo normally. Raise UnreachableError if a
+    server ends unexpectedly."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -605,7 +609,7 @@ async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> 
 
 
 def _environ(provider_port: int, shop_port: int) -> dict[str, str]:
-    """Return the demo's settings. They are also written to a file for later commands."""
+    """Return the demo's settings, after writing them to a file for later commands."""
     environ = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{FOLDER.absolute()}/tallyhook.db",

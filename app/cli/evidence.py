@@ -204,8 +204,8 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def refuse_existing(path: Path, *, binary: bool = False) -> None:
-    """Raise UsageError if a file exists, its folder does not, or binary content would go to a
-    terminal."""
+    """Raise UsageError if the file exists, if its folder does not exist, or if binary content would
+    be written to a terminal."""
     if path == printing.STANDARD:
         return printing.check_output(path, binary=binary, what="a bundle")
     if path.exists() or path.is_symlink():
@@ -215,8 +215,8 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, or write to standard output. It may hold personal
-    data."""
+    """Write content, which may be personal, to a new file that only its owner can read, or to
+    standard output."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

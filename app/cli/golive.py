@@ -1,5 +1,6 @@
-"""Commands on the go-live checklist and on deployment files. They run and print the checklist, sign
-the items that only a person can state, and print deployment files or write them to a folder."""
+"""Commands on the go-live checklist and on deployment files. They examine the installation, print
+the checklist, sign items that only a person can state, and print deployment files or write them to
+a folder."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _WORDS: Final = {
 def page_of(rows: Sequence[Mapping[str, Any]], *, environment: str, at: Instant) -> str:
     """Render the checklist as HTML.
 
-    rows  items as `Item.document` returns them
+    rows  documents of the items, from `Item.document`
     """
     from app.core.pages import page
 

@@ -1,5 +1,5 @@
 """Commands that import order books (records), statements and bank files, and list presets. A preset
-tells how one kind of export is recognized and read."""
+describes how one kind of export is recognized and read."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Unread columns that a sentence names. Some files have a hundred; JSON lists all of them."""
+"""Maximum number of unread columns that a sentence lists. Some files have a hundred; JSON lists
+them all."""
 
 CHANGES_SHOWN = 20
-"""Changed rows that are printed; --changes writes all of them to a file."""
+"""Maximum number of changed rows that are printed. With --changes all of them are written to a
+file."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
 """Members of a coverage line in an import's document."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
-"""(context, progress callback) → result of the import"""
+"""Function from the context and a progress callback to the result of an import."""
 
 
 def run_import(use: Use, form: printing.Format) -> None:
-    """Import with a progress bar and print the result.
-
-    Exit with 1 if the file or some of its rows were rejected.
-    """
+    """Import with a progress bar and print the result. Exit with code 1 if the file or some of its
+    rows were rejected."""
 
     done = _import_one(use)
     if form is printing.Format.table:
@@ -162,9 +162,9 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Name the first columns or rows, and count the others.
+    """Return the first names, and how many more there are.
 
-    of  total number
+    of  total number; None for the number of `names`
     """
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
@@ -245,8 +245,8 @@ def _options(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the options that all import commands share, named like the fields of
-    `ImportRequest`."""
+    """Declare the options that all import commands share. Their names are those of
+    `ImportRequest`'s fields."""
 
 
 def request_of(
@@ -335,8 +335,8 @@ Earlier imports of the same lines count again. Above the limit the undo becomes 
 
 
 def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: str) -> None:
-    """Add the commands that every kind of import has: `imports` to list, and `withdraw` to undo
-    one.
+    """Add the commands that every kind of import has: `imports` lists the imports, and `withdraw`
+    undoes one.
 
     files, one  words for the imports and for one import: `order books`, `an order book`
     """
@@ -485,8 +485,9 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify a file and import it. Raises UsageError if a person must state the file's kind or
-    source: a line imported under two sources would count twice."""
+    """Identify a file and import it. Raise UsageError if a person must state the file's kind or
+    source. They are not guessed, because a line that is imported under two sources would count
+    twice."""
     from app.finance.imports import identify, import_kind
 
     known = sorted(context.settings.sources)

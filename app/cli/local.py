@@ -1,4 +1,5 @@
-"""Local testing as with a provider's own tools: `trigger` sends events, `listen` forwards them."""
+"""Local testing in the style of a provider's own tools: `trigger` sends events, `listen` forwards
+them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SERVE: Final = "http://127.0.0.1:8080"
 
 DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300
-"""Limit, in characters, on the part of an answer that is shown."""
+"""Maximum length in characters of the part of an answer that is shown."""
 
 
 ToOption = Annotated[
@@ -41,7 +42,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Allow an address outside
 
 @asynccontextmanager
 async def sending() -> AsyncIterator[httpx2.AsyncClient]:
-    """Open the client that forwards requests. Tests replace it."""
+    """Open the HTTP client that forwards requests. Tests replace this function."""
     from app.core.http import outgoing_client
     from app.core.recorded import SEND_LIMIT_S
 
@@ -50,15 +51,15 @@ async def sending() -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def stays_here(to: str) -> bool:
-    """Return whether an address belongs to this machine."""
+    """Return whether requests to an address stay on this machine."""
     from app.core.hosts import is_loopback
 
     return is_loopback(urlsplit(to).hostname or "")
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address, or for an address beyond this machine without
-    --yes."""
+    """Raise UsageError for an invalid address. Also raise it for an address on another machine
+    unless `yes`."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -69,8 +70,8 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print the answer in one line. Raises UnreachableError if no answer came. Exits with 1 if the
-    answer is a refusal."""
+    """Print an answer in one line. Raise UnreachableError if no answer came, and exit with code 1
+    if the answer is a refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
@@ -166,8 +167,8 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings and the source whose secret signs. Raises UsageError if the source is
-    live, or if not exactly one source fits."""
+    """Return the settings, and the source whose secret signs. Raise UsageError if the environment
+    is live, or if not exactly one source fits."""
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
 
@@ -333,8 +334,8 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending that only its owner can read. Raises UsageError if the file cannot
-    be written."""
+    """Open a file for appending, which only its owner can read. Raise UsageError if it cannot be
+    written."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

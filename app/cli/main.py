@@ -1,6 +1,6 @@
-"""`tallyhook …`: the commands, how `--help` lists them, and what their errors become.
+"""`tallyhook …`: the commands, how `--help` lists them, and how their errors are reported.
 
-Heavy modules are imported inside commands: the time that `--help` takes is felt.
+Heavy modules are imported inside commands, because people notice how long `--help` takes.
 """
 
 import os
@@ -70,7 +70,7 @@ SECTIONS: Final = {
 """Sections of `tallyhook --help`: commands that one person uses together, in order of use."""
 
 _WHOLE: Final = 1_000
-"""Limit on the length of a command's first sentence; none is longer, so none is cut."""
+"""Maximum length of a command's first sentence in a list. No sentence is longer, so none is cut."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 
@@ -170,7 +170,7 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    """Define the options of `tallyhook` itself. Their help texts are in `application`."""
+    """Define the options of `tallyhook` itself. `application` has their help texts."""
     running.GIVEN_FILE.set(token_file)
 
 
@@ -208,8 +208,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether text that UTF-8 cannot encode caused the error, directly or through wrapping
-    errors."""
+    """Return whether the error, or an error that it wraps, was caused by text that UTF-8 cannot
+    encode."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself
@@ -219,8 +219,8 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Build an application with only the command or group that the first word names. If the word
-    names none, build the whole application, which takes longer than most commands run."""
+    """Return an application with only the command or group that the first word names. If the word
+    names none, return the whole application. Building it takes longer than most commands run."""
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -234,7 +234,8 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run the command and return its exit code. Typer reports invalid arguments itself."""
+    """Run the command that the words name, and return its exit code. Typer reports invalid
+    arguments itself."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
@@ -249,7 +250,8 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code if output could not be written. A closed pipe counts as success."""
+    """Return the exit code for output that could not be written. A closed pipe counts as
+    success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
@@ -259,7 +261,7 @@ def _unwritten(error: OSError) -> int:
 
 def _unforeseen(error: Exception) -> int:
     """Report an internal error and return the exit code. The error's own message is left out,
-    because it may quote a phone number or a secret: a database error quotes every value of its
+    because it may quote a phone number or a secret; a database error quotes every value of its
     statement."""
     from app.core.logs import class_and_places
 
@@ -269,6 +271,6 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a word is valid text. Bytes that could not be decoded are lone surrogates in
-    it."""
+    """Return whether a word is valid text. A word with bytes that could not be decoded contains
+    lone surrogates."""
     return word.encode("utf-8", "replace").decode() == word

@@ -1,4 +1,4 @@
-"""Commands on operators, tokens and the audit trail; and on proposals that need a second person."""
+"""Commands on operators, tokens and the audit trail, and on proposals that need a second person."""
 
 from __future__ import annotations
 
@@ -389,7 +389,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Describe the proposal that a command made instead of acting at once."""
+    """Return a notice for people about a proposal that a command made instead of acting at once."""
     from reconcile.instants import format_instant
 
     return (

@@ -30,8 +30,8 @@ def print_ledger(
 ) -> None:
     """Print the plain answer and next steps, then reasons, events, money and records.
 
-    The plain answer is read to customers, so its times are in the merchant's zone. The evidence is
-    in UTC.
+    The plain answer may be read to a customer, so its times are in the merchant's zone. All other
+    times are in UTC.
 
     records  records of the merchant's side, as JSON values
     """
@@ -97,7 +97,7 @@ def print_ledger(
 async def _refused(
     context: AppContext, ledger: Mapping[str, Any], as_of: Instant | None
 ) -> list[str]:
-    """List the ids of refused deliveries that name the order or one of its payments."""
+    """Return the ids of refused deliveries that name the order or one of its payments."""
     from app.orders.delivery_log import refused_that_may_be_of
 
     names = {ledger["order"], *(attempt["reference"] for attempt in ledger["attempts"])}
@@ -116,7 +116,7 @@ def _print_refused(refused: Sequence[str]) -> None:
 
 
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table row for one record: its content, and who stated it."""
+    """Return a table row for a record: what it states, and who stated it."""
     named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
     money = record.get("money")
     amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]
@@ -146,8 +146,8 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 def _for_whom(
     rows: Sequence[Mapping[str, Any]], form: printing.Format
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows for a table, with times in their sentences in the merchant's zone. For other
-    formats, return the rows unchanged."""
+    """Return rows for printing. For a table, the times in their sentences are in the merchant's
+    zone."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()

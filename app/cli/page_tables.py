@@ -1,5 +1,6 @@
 """Tables in Markdown pages that are generated from the program. `python -m app.cli.page_tables`
-writes them, and the digest of this release's verifier; tests compare both."""
+writes the tables, and the digest of this release's verifier. Tests check that both are up to
+date."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,8 +16,8 @@ ROOMS: Final = Path(__file__).parents[1]
 
 
 def command_table() -> str:
-    """Return a table of every command in the order of `--help`, with arguments and first
-    sentence."""
+    """Return a Markdown table of every command, in the order of `--help`, with its arguments and
+    first sentence."""
     commands: Any = typer.main.get_command(application)
     lines = ["Write `tallyhook` before each command:"]
     for names in SECTIONS.values():
@@ -47,8 +48,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Replace the table or list on the page that has the first line of `table` and ends at an empty
-    line. Raises ValueError if the page has no such table or list."""
+    """Return a page in which a table or list is replaced. The old table begins with the first line
+    of `table` and ends at an empty line. Raise ValueError if the page has no such line."""
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])
     end = next((n for n in range(begin, len(lines)) if not lines[n]), len(lines))

@@ -1,5 +1,5 @@
-"""Listings as table, JSON, JSON Lines or CSV. Results go to standard output, everything else to
-standard error."""
+"""Output of commands as table, JSON, JSON Lines or CSV. Results go to standard output, everything
+else to standard error."""
 
 import json
 import os
@@ -41,13 +41,13 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 instant, or a day, which means its beginning in the merchant's zone. Return
-    None for None. Raises UsageError."""
+    """Parse an RFC 3339 instant, or a day, which means its start in the merchant's zone. Return
+    None for None. Raise UsageError for any other text."""
     return None if text is None else _ends(text, option)[0]
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """Return the beginning and the end of a day. For an instant, return the instant twice."""
+    """Return the start and the end of a day. For an instant, return the instant twice."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -59,19 +59,20 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the exclusive end of a span. If a day is given, the span includes that day. Raises
-    UsageError."""
+    """Parse the exclusive end of a span: an instant, or a day, which is still in the span. Return
+    None for None. Raise UsageError for any other text."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Parse a deadline: an instant, or a day, which means its last second. Raises UsageError."""
+    """Parse a deadline: an instant, or a day, which means its last second. Return None for None.
+    Raise UsageError for any other text."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
 
 def merchant_zone() -> tzinfo:
-    """Return the time zone of the merchant's days and months, from the settings; UTC by default."""
+    """Return the merchant's time zone from the settings, or UTC if it is not set."""
     from app.config.load import load_settings
     from app.core.zones import zone_named
 
@@ -81,15 +82,15 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a row for people, with the times of its sentence in the zone and the zone named."""
+    """Return a row for people. Times in its sentence are in the zone, with the zone's
+    abbreviation."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a row for people, with an instant in the zone's local time. A plain day stays
-    unchanged."""
+    """Return a row for people, with the named instant in the zone's local time."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -112,8 +113,8 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raise UsageError if binary output would go to a terminal, or if the file's folder does not
-    exist."""
+    """Raise UsageError if binary output would go to a terminal, or if the output file's folder is
+    missing."""
     if binary and path is None:
         raise UsageError(f"{what} is a binary format: give -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -124,9 +125,9 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a writer for an output file that appears only when it is complete. Only the file's
-    owner can read it, because it contains orders, money and payers. Raises UsageError if the file
-    cannot be written."""
+    """Yield a writer for an output file, which appears only when it is complete. Only its owner can
+    read the file, because it contains orders, money and payers. Raise UsageError if it cannot be
+    written."""
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -140,7 +141,7 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 MAX_NUMBER = 2**63 - 1
-"""Largest number of a run, an audit entry or a leaf; the database takes no larger one."""
+"""Greatest number of a run, an audit entry or a leaf that the database can store."""
 
 
 class Format(StrEnum):
@@ -154,7 +155,7 @@ class Format(StrEnum):
 
 
 def show_what_lacks() -> None:
-    """Show characters that the terminal's encoding lacks as `\u6771`."""
+    """Make output escape characters that the terminal's encoding lacks, as in `\u6771`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(errors="backslashreplace")
@@ -166,14 +167,14 @@ def _in_utf_8() -> None:
 
 
 def print_file(text: str) -> None:
-    """Print the text of a file as UTF-8, whatever the terminal's encoding is."""
+    """Print the content of a file as UTF-8, whatever encoding the terminal has."""
     _in_utf_8()
     print(text, end="" if text.endswith("\n") else "\n")
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Switch standard output to UTF-8 for formats that programs read. CSV for a spreadsheet begins
-    with a byte order mark, which no program expects in a pipe."""
+    """Switch standard output to UTF-8 if the format is for programs. For CSV that a spreadsheet
+    opens, print a byte order mark; CSV in a pipe has none."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -199,19 +200,19 @@ DocumentOption = Annotated[
         help="Output format: table to read; json, or jsonl on one line, for programs.",
     ),
 ]
-"""Format option for a single document rather than a list of rows."""
+"""Option for the format of a single document. Other listings have rows."""
 JsonOption = Annotated[
     Literal[Format.json, Format.jsonl],
     typer.Option("--format", callback=_encoded, help="Output format: json, or jsonl on one line."),
 ]
-"""Format option for output that only programs read."""
+"""Option for the format of output that only programs read."""
 
 
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace a command's `**options` by another function's parameters, except the names in
-    `without`."""
+    """Give a command the parameters of another function, except those in `without`, in place of its
+    `**options`."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -235,7 +236,7 @@ def sharing(
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
-    """Print rows. Tables and CSV have only the given columns, and JSON has every member."""
+    """Print rows. Tables and CSV have only the given columns; JSON has every member."""
     if form is Format.json:
         print(json_text(list(rows), indent=2))
     elif form is Format.jsonl:
@@ -252,49 +253,48 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
 def emit_up_to(
     limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
 ) -> None:
-    """Print rows like `emit`; if `limit` rows were found, note that there may be more."""
+    """Print rows as `emit` does. If there are `limit` rows, note that there may be more."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
         note(f"There may be more than {these(rows)}: raise --limit.")
 
 
 ROWS_OF_DOCUMENT: Final = 50
-"""Rows shown of one part of a document for people, such as an order's events: the newest."""
+"""Maximum number of rows that people see of one part of a document, such as an order's events."""
 
 
 def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """Print the last rows of a part of a document as a table, and count the earlier ones."""
+    """Print the newest rows of a part of a document as a table, and the number of earlier rows."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
         print(f"{len(rows) - ROWS_OF_DOCUMENT:,} before these: --format json lists all.\n")
 
 
 def these(rows: Sequence[Any]) -> str:
-    """Count the listed rows in words, for use in a sentence."""
+    """Return words for the number of listed rows, to be used in a sentence."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document; in the format jsonl, on one line."""
+    """Print one JSON document. In the format jsonl, print it on one line."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
 def printed(value: Mapping[str, Any], form: Format) -> bool:
-    """Print a document in a format for programs. Return False for a table, which the caller
-    prints."""
+    """Print a document unless the format is a table. Return whether the document was printed."""
     if form is not Format.table:
         document(value, form)
     return form is not Format.table
 
 
 def members(value: Mapping[str, Any]) -> None:
-    """Print the members of a document as a table, one a row."""
+    """Print a document as a table with one member in each row."""
     rows = [{"what": name.replace("_", " "), "value": each} for name, each in value.items()]
     emit(rows, columns=("what", "value"), form=Format.table)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return indented JSON with characters escaped that could control a terminal."""
+    """Return a value as JSON, with characters escaped that could control a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.replace("\n", "").isprintable():
         return text
@@ -304,7 +304,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a cell for a spreadsheet. Our numbers stay numbers, and text is never read as a
+    """Return the text of a spreadsheet's cell. Our numbers stay numbers, and no text is read as a
     formula."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
@@ -326,7 +326,7 @@ def _is_money(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return text for people: amounts get thousands separators."""
+    """Return a value as text for people. Amounts have thousands separators."""
     if _is_money(value):
         return f"{value['currency']} {Decimal(value['amount']):,f}"
     return printable(_text(value))
@@ -367,13 +367,15 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Line width in characters where the terminal's is unknown. Sentences wrap at it; ids never do."""
+"""Line width in characters if the terminal's width is unknown. Sentences wrap at this width; ids
+never do."""
 
 _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print fields below one another if the terminal is so narrow that ids would wrap."""
+    """Print each row as lines, one for each field. For terminals so narrow that ids would wrap in a
+    table."""
     widest = max(map(len, columns))
     for row in rows:
         print()
@@ -383,7 +385,7 @@ def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 
 def say(sentence: str) -> None:
-    """Print one line that may include text from outside."""
+    """Print a sentence that may contain text from outside."""
     print(printable(sentence))
 
 
@@ -394,7 +396,8 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """Show a progress bar on standard error if it is a terminal. Yields `advance(count)`."""
+    """Show a progress bar on standard error if that is a terminal. Yield the function
+    `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -405,7 +408,7 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def progress_ahead(label: str) -> Iterator[Any]:
-    """Show a progress bar for work whose total becomes known while it runs. Yields `ahead(total)`
+    """Show a progress bar for work that learns its total later. Yield the functions `ahead(total)`
     and `advance(count)`."""
     with _bar() as bar:
         if bar is None:
@@ -420,15 +423,16 @@ def progress_ahead(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that reports its own position. Yields `show(done, total)`."""
+    """Show a progress bar for work that reports its position. Yield the function `show(done,
+    total)`."""
     with _bar() as bar:
         yield _shown_as(bar, label)
 
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts; the second part has no total. Yields `show(done,
-    total)` and `advance(count)`."""
+    """Show a progress bar for work in two parts, the second without a total. Yield the functions
+    `show(done, total)` and `advance(count)`."""
     with _bar() as bar:
         show = _shown_as(bar, label)
         if bar is None:
@@ -464,7 +468,7 @@ def _bar() -> Iterator[Any]:
 
 
 FLAT: Final = frozenset((Format.table, Format.csv, Format.csv_excel))
-"""Formats with one cell per column."""
+"""Formats in which each row has one cell for each column."""
 
 Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 
@@ -472,18 +476,18 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield rows. For a table, show the times in their sentences in the zone."""
+    """Yield rows for printing. For a table, the times in their sentences are in the zone."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
 
 
 TABLE_MAX = 1_000
-"""Limit on a table's rows: it is laid out in memory, and nobody reads more."""
+"""Maximum number of rows in a table. It is laid out in memory, and nobody reads more."""
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
-    """Print one JSON document whose last member `name` is a list of any length."""
+    """Print one JSON document. Its last member `name` is a list of any length."""
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()
     new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")
@@ -499,7 +503,7 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """Print a listing. Return how many rows a table omitted; other formats print every row."""
+    """Print a listing. Return how many rows were left out, which happens only in tables."""
     if form is Format.json:
         await _print_array(items)
         return 0

@@ -163,7 +163,7 @@ def restore(
 
 
 def _tell_owner(database: Path | None) -> None:
-    """Print a note if the restored files belong to another user than the service."""
+    """Print a note if the restored files belong to another user than the database's folder does."""
     if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
         return
     folder = database.absolute().parent
@@ -178,8 +178,8 @@ def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
     """Return the choice to restore without the erasure journal, and the reason for accepting a gap.
-    One reason serves both. Raises UsageError if an option is given without a reason, or a reason
-    without an option."""
+    One reason serves for both. Raise UsageError for an option without a reason, or a reason without
+    an option."""
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
@@ -189,8 +189,8 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap; None if no gap is accepted. Raises UsageError if the
-    option is given without a reason, or the reason without the option."""
+    """Return the reason for accepting a gap, or None if no gap is accepted. Raise UsageError for
+    the option without a reason, or a reason without the option."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None

@@ -23,7 +23,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a run's totals and ties, and then each break as it is loaded."""
+    """Print a run's totals and ties, and then its breaks as they are loaded."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
@@ -151,7 +151,7 @@ def run(
 
 
 MOST_PROCESSES: Final = 2
-"""Default limit on matching processes: each one uses about 100 MiB."""
+"""Default for the maximum number of matching processes. Each takes about 100 MiB."""
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
@@ -177,9 +177,9 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Describe what an interrupted run leaves behind, and how to continue.
+    """Return what an interrupted run has left behind, and how to continue.
 
-    number  number of the last finished run
+    number  number of the run if it was stored; None if it was not
     """
     if number is not None:
         return (

@@ -1,5 +1,5 @@
-"""Commands on periods: reports and journals; closing and proving months; and the schedule. The
-schedule makes reports and reconciliations at set times."""
+"""Commands on periods: reports and journals, closing and verifying months, and the schedule, which
+makes reports and reconciliations at set times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USUAL_JOURNAL = JournalName(JOURNAL_FORMATS[0])
 
 
 class BasisName(StrEnum):
-    """The date that decides which period money belongs to."""
+    """Date by which money is assigned to a period."""
 
     captured = "captured"
     received = "received"

@@ -1,4 +1,4 @@
-"""Runs a command's operation with settings, an open store, one event loop and the operator's
+"""Running of a command's operation, with settings, an open store, one event loop and the operator's
 name."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end on the fast event loop."""
+    """Run a coroutine to its end on uvloop's event loop."""
     import asyncio
 
     try:
@@ -44,8 +44,8 @@ def with_context(
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with the context.
 
-    The call acts in the name of the operator whose token was given, if any. A note is printed if
-    accepted deliveries are unread.
+    If an operator's token was given, the call acts in that operator's name. If accepted deliveries
+    are unread, a note is printed.
 
     loaded  the settings, if the command has already loaded them
     """
@@ -73,7 +73,7 @@ def reading(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call a use case with these arguments and a context for reading."""
+    """Call a use case with these arguments and a context that can read."""
     return with_context(lambda context: use(context, *args, **options))
 
 
@@ -82,7 +82,7 @@ def writing(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call a use case with these arguments and a context for writing."""
+    """Call a use case with these arguments and a context that can write."""
     return with_context(lambda context: use(context, *args, **options), purpose="writing")
 
 
@@ -96,23 +96,23 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the number of processes: the chosen number, or else one per core up to `most`."""
+    """Return the chosen number of processes, or else one for each core, up to `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable with an operator's own token. There is no option for it: other users of the
-machine could read it in the process list."""
+"""Environment variable with an operator's own token. There is no option for the token itself,
+because other users of the machine could read it in the process list."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
-"""The file of `tallyhook --token-file`."""
+"""File given with `tallyhook --token-file`."""
 
 _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token from --token-file, or else from the environment. Raises
-    UsageError if the file cannot be read."""
+    """Return the operator's token from --token-file, or else from the environment; None if there is
+    none. Raise UsageError if the file cannot be read."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None
@@ -128,8 +128,8 @@ def given_token() -> str | None:
 
 
 async def _holder(context: AppContext) -> Proven | None:
-    """Return the holder of the given token; None without a token. Raises UsageError for a wrong
-    one."""
+    """Return the owner of the given token; None if no token was given. Raise UsageError if the
+    token is not valid."""
     from app.access.tokens import ScopeMissing, TokenNotInForce, holder_of
 
     token = given_token()

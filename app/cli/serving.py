@@ -1,4 +1,4 @@
-"""Commands that stay up: serve, worker, console, sandbox, demo."""
+"""Commands that run until they are stopped: serve, worker, console, sandbox, demo."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raise UsageError for an option that has no effect without --play. A token in the environment
-    is allowed, because another command may need it."""
+    """Raise UsageError for an option on the command line that has no effect without --play. A token
+    in the environment is allowed, because another command may need it."""
 
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)
@@ -48,7 +48,7 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
 
 def check_webhook_url(url: str) -> None:
-    """Raise UsageError for a text that is not a URL to send events to."""
+    """Raise UsageError if a text is not a URL to which events can be sent."""
     from app.sandbox.settings import is_absolute_http
 
     if not is_absolute_http(url):
@@ -59,7 +59,7 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play a scenario. Exit with 1 if a result differs from the scenario's expectation."""
+    """Play a scenario. Exit with code 1 if a result differs from the scenario's expectation."""
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script
@@ -125,7 +125,7 @@ Inherited = Annotated[
 CONSOLE_HOST = "127.0.0.1"
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
-"""Addresses that stand for all interfaces of this machine."""
+"""Addresses that mean all interfaces of this machine."""
 
 
 UNENCRYPTED = (
@@ -242,7 +242,7 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log why a child of `serve` ends, as a line of the shared JSON log."""
+    """Log why a child of `serve` ends, as a line of the JSON log that parent and child share."""
     try:
         yield
     except TallyhookError as error:
@@ -255,7 +255,7 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Return host, port, and the inherited socket at that address if there is one."""
+    """Return host and port, and the inherited socket at that address if there is one."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:

@@ -1,4 +1,4 @@
-"""Commands on the store: db upgrade, check and restored, reindex, refold, prove."""
+"""Commands on the store: upgrade, check and restore the database, reindex, refold, prove."""
 
 from __future__ import annotations
 

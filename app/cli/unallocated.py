@@ -32,7 +32,7 @@ COLUMNS = (
 )
 
 AT_ONCE = 200
-"""Payments that are loaded at a time."""
+"""Number of payments that are loaded at a time."""
 
 Payment = Annotated[
     str,
