@@ -71,7 +71,7 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
 
 
 def _subject(sha256: str, differs: Balances) -> str:
-    """Return the proposal's subject, which identifies one difference of one file."""
+    """Return the proposal's subject: one difference of one file."""
     digest = hashlib.sha256(f"{sha256} {differs.name}".encode()).hexdigest()
     return f"bank statement {digest[:16]}"
 
@@ -154,8 +154,12 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return sentences, at most SHOWN, on statements that do not begin with the closing balance of
-    the statement before, and on accepted differences that the next statement confirms."""
+    """Return sentences, at most SHOWN, on how these statements join the statements before and
+    after.
+
+    They report statements that do not begin with the previous closing balance, and accepted
+    differences that the next statement confirms.
+    """
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
     accounts = {each.account for each in found}
@@ -219,8 +223,9 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return accepted differences as known at an instant. Include statements with days from `first`
-    to `last`, and earlier statements that no later statement has confirmed."""
+    """Return accepted differences of statements with days from `first` to `last`, as known at an
+    instant. Earlier statements are included until a later statement confirms their closing balance.
+    """
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

@@ -34,10 +34,10 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts in a bank's file whose lines come from files of another format. Each
-    account has the error to raise if no entry of this file matches a line.
+    """Return the accounts of a bank's file whose lines come from files of another format.
 
-    A notification (CAMT.054) makes no lines. A report within the day makes lines if no other format
+    Each account comes with the error to raise if no entry of this file matches a line. A
+    notification (CAMT.054) makes no lines. A report within the day makes lines if no other format
     has the account. Any other file makes lines if no other format has its days.
 
     booked_days  returns the days on which the file has bookings of an account

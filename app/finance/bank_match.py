@@ -28,7 +28,7 @@ KEPT_MOST: Final = 50_000
 """Most lines that a cached matching may have: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a matching is cached. Meanwhile a line's deadline may pass unnoticed."""
+"""Time for which a matching is cached. A deadline that passes in this time is noticed later."""
 
 
 class PayoutDocument(TypedDict):
@@ -98,7 +98,7 @@ class Booked:
         }
 
     def whole_document(self) -> WholeBankLineDocument:
-        """Return the document with the bank's texts, which name people."""
+        """Return the document with the bank's texts, which contain names of people."""
         line = self.line
         return {**self.document(), "counterparty": line.counterparty, "text": line.text}
 
@@ -235,11 +235,8 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return bank lines that have one of these subjects, or that are matched with one of these
-    payouts or book lines.
-
-    If all three are empty, nothing is matched.
-    """
+    """Return bank lines that have one of these subjects or are matched with one of these payouts or
+    orders. `orders` are subjects of book lines. If all three are empty, nothing is matched."""
     if not (subjects or payouts or orders):
         return []
 

@@ -162,11 +162,8 @@ PayoutName = tuple[str, str, str]
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Return every payout that statement lines name, as known at an instant.
-
-    The amount is the sum of the payout's lines. For a payout from a wallet, it is the sum of the
-    withdrawals.
-    """
+    """Return every payout that statement lines name, as known at an instant. The amount is the sum
+    of the payout's lines; for a payout from a wallet, only of its withdrawals."""
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []

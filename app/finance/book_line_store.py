@@ -65,8 +65,7 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return order lines that a bank line may pay: lines that were paid outside providers, and
-    named lines.
+    """Return order lines that a bank line may pay: orders paid outside providers, and named lines.
 
     named  subjects of the named lines
     """
@@ -125,8 +124,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return line versions with one of these phone numbers, and versions with one of these keys and
-    any phone number."""
+    """Return the versions of lines that have one of these phone numbers, or one of these keys and
+    any number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})

@@ -192,8 +192,11 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield all published breaks, including closed ones, in batches by id. Causes, states and an
-    assignee, if given, restrict the breaks."""
+    """Yield all published breaks, including closed ones, in batches by id.
+
+    causes, states, assignee
+      only these breaks; empty or None for all
+    """
     while True:
         async with context.database.reading() as connection:
             names = await break_store.breaks_after(
@@ -270,7 +273,7 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return all breaks of one order, including closed ones; None if no run since an instant
+    """Return all breaks of one order, including closed ones. Return None if no run since an instant
     changed any break."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
@@ -337,7 +340,7 @@ NAMED: Final = 10
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest of the shown breaks: their ids, money and states."""
+    """Return a digest of what a person was shown of these breaks: ids, money, states, assignees."""
     shown = [
         (
             each.identity,
@@ -635,7 +638,7 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether a break's money at risk is unknown. Its amount is then stored as 0."""
+    """Return whether a break's money at risk is unknown. The break then states 0."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
@@ -661,12 +664,12 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the line that a break is about; its order if it has no line."""
+    """Return the line that a break is about; if it is about no line, its order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line or order with a cause that is the counterpart of a break's."""
+    """Return the breaks about a line or order that can be the other half of this break."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners
@@ -678,10 +681,11 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line may be matched with a break: it is unmatched, and is a candidate of this
-    break or the subject of another open break.
+    """Check that a line may be matched with a break. Return the open breaks that the match closes,
+    too.
 
-    Returns the open breaks about the line, which the match closes too. Raises UsageError otherwise.
+    The line must be unmatched, and a candidate of this break or the subject of another open break.
+    Raises UsageError otherwise.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
@@ -712,7 +716,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the matched line to undo. Raises UsageError if no match fits, or several do."""
+    """Return the one line matched with a break that is to be undone. Raises UsageError if no match
+    fits, or if several fit."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

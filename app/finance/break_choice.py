@@ -87,7 +87,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether only a break's unknown money keeps it from meeting all conditions."""
+        """Return whether a break meets all conditions except one on its amount, which is
+        unknown."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -212,7 +213,7 @@ class ChosenBreaks:
     """Breaks to act on.
 
     of       the breaks
-    apart    number of breaks left out, by reason
+    apart    number of chosen breaks that were left out, by reason
     lines    the line to match with each break, by the break's id
     against  why the breaks may not all be decided together; None if they may
     """
@@ -281,8 +282,8 @@ async def chosen_for(
 ) -> ChosenBreaks:
     """Return the chosen breaks on which a person may take an act.
 
-    A match is possible for breaks with one clearly best suggestion of at least `least` points, an
-    acceptance for breaks that the person may accept alone.
+    A match needs one clearly best suggestion of at least `least` points. An acceptance needs a
+    break that the person may accept alone.
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
@@ -330,10 +331,10 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 
 
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
-    """Act on the chosen breaks in batches, each in its own transaction. A match is made with the
-    suggestion, one break at a time.
+    """Act on the chosen breaks in batches, each in its own transaction.
 
-    Raises UsageError if a batch is refused; the message says how many breaks were done before.
+    Matches are made with the suggestions, one break at a time. Raises UsageError if a batch is
+    refused; the message says how many breaks were done before.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

@@ -379,7 +379,7 @@ _TURNED: Final = table("break_turns", *map(column, ("break_id",)))
 _DONE_ABOUT: Final = table("break_deeds", *map(column, ("break_id", "deed", "value")))
 
 _NEWEST: Final = select(func.max(_RUNS.c.number)).where(_RUNS.c.lived == 1).scalar_subquery()
-"""The newest run that changed breaks. Every break that it saw is open."""
+"""Number of the newest run that changed breaks. Every break that it saw is open."""
 
 _LIVED: Final = select(_BREAKS.c.id).where(
     select(_TURNED.c.break_id).where(_TURNED.c.break_id == _BREAKS.c.id).exists()
@@ -410,11 +410,11 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return ids of published breaks, in order of their ids.
+    """Return up to `limit` ids of published breaks, sorted, beginning after `after`.
 
     causes    only breaks of these causes; empty for all
-    states    all breaks in these states, and some others whose act was undone
-    assignee  all breaks of this person, and others that this person once had; None for everyone's
+    states    breaks in these states, and some others whose act was undone
+    assignee  breaks of this person, and others that this person once had; None for everyone's
     """
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
@@ -464,8 +464,10 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks that a run saw and a person acted on. If `decided`, only acceptances,
-    settlements and matches count as acts."""
+    """Yield ids of breaks that a run saw and a person acted on.
+
+    decided  count only acceptances, settlements and matches as acts
+    """
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
@@ -513,7 +515,8 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Keep other people and runs from changing breaks until the transaction ends."""
+    """Take the lock that keeps other people and runs from changing breaks until the transaction
+    ends."""
     await run(connection, take_lock, RECONCILING)
 
 

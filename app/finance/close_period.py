@@ -73,9 +73,9 @@ class CloseRequest:
     as_of        close what is known at this instant; None for now
     margin_days  days to wait after the month's end; None for the setting
     reason       the reason for the trail and for the second person
-    exceptions   reasons for closing although a condition is not met, by the condition's name; these
-                 need two people
-    unasked      payments that providers did not answer about when this closing was proposed; None
+    exceptions   by the name of a condition that is not met, the reason for closing in spite of it;
+                 exceptions need two people
+    unasked      payments that providers had not answered about when this closing was proposed; None
                  if it was not proposed
     still_s      seconds to wait if `as_of` is now
     """
@@ -234,7 +234,8 @@ async def _chains_state(connection: Connection, subject: str, given: Mapping[str
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) without any."""
+    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) if there is
+    none."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
@@ -260,11 +261,11 @@ async def against_closing(
 class _Looked:
     """A month that is to be closed, with its report and the reasons against closing it.
 
-    made      every earlier closing
-    before    the closing of the previous month
-    report    None before the month's end, or while deliveries are unread; reasons that need the
-              report are then unknown
-    unasked   payments that providers did not answer about
+    made     every earlier closing
+    before   the closing of the previous month
+    report   None before the month's end, or while deliveries are unread; `against` then lacks
+             reasons that need the report
+    unasked  payments that providers did not answer about
     """
 
     month: Month
@@ -325,7 +326,8 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return blockers for deliveries of the month, arrived by `as_of`, that are in no figure."""
+    """Return blockers for deliveries of the month that arrived by `as_of` and that no figure
+    includes."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -358,9 +360,10 @@ OPEN_SHOWN: Final = 24
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """Return the closed months and the open months up to now, each earliest first.
+    """Return the closed months, and the open months up to now, each list beginning with the
+    earliest.
 
-    The first open month is the next one to close. Before any closing, it is the month of the first
+    The first open month is the next to close. Before any closing, it is the month of the first
     delivery or import.
     """
     async with context.database.reading() as connection:
@@ -410,8 +413,8 @@ def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
 
 
 def next_name(made: Sequence[period_store.Closed]) -> str:
-    """Return the name of the next month to close: the month after the last closed one, or the first
-    month if it was reopened."""
+    """Return the name of the next month to close. That is the month after the last closed one; if
+    the first month was reopened, the first month."""
     last = _last(made)
     return made[0].period if last is None else month_named(last.period).following_name
 

@@ -86,8 +86,9 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return each closed month with its stated figures and the adjustments reported later. Return
-    nothing unless the scope begins where the last month that was closed at `scope.as_of` ends."""
+    """Return each closed month with its figures and the adjustments that were reported later.
+    Return an empty list unless the scope begins where the last month closed by `scope.as_of` ends.
+    """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []
@@ -135,9 +136,10 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, and its ends aligned with closed months.
+    """Return the scope with the merchant's name and zone, and with ends that match the closed
+    months.
 
-    An end at midnight before the first day of a month moves to the month's beginning on the books:
+    An end at midnight before the first day of a month moves to where the books begin that month:
     the month may have been closed in another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]

@@ -23,19 +23,19 @@ BY_FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """One span of time that files of a name cover.
+    """One span of time that the files of a name cover.
 
-    number      from 1; 0 for a line that is not stored yet
-    of_import   number of the import that brought the line; None for a line declared without an
-                import
-    name        the source, bank account or order book
-    wallet      the source's sub-account; None for all sub-accounts
-    since       beginning of the span, which ends at `until`; both None if nobody states a span
-    who         BY_FILE, or the person who declared the line
-    withdraws   number of the declared line that this line withdraws
-    format      the format of a bank's file
-    first_day   first of the days, up to `last_day`, that a bank's file covers or has bookings of,
-                by the bank's calendar; None without such days
+    number     from 1; 0 for a line that is not stored yet
+    of_import  number of the import that brought the line; None for a line declared without an
+               import
+    name       the source, bank account or order book
+    wallet     the source's sub-account; None for all sub-accounts
+    since      beginning of the span, which ends at `until`; both None if nobody states a span
+    who        BY_FILE, or the person who declared the line
+    withdraws  number of the declared line that this line withdraws
+    format     the format of a bank's file
+    first_day  first day that a bank's file covers or has bookings of, by the bank's calendar; the
+               last is `last_day`; None if the file has no such days
     """
 
     kind: ImportKind
@@ -126,7 +126,7 @@ async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine
 
 
 async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
-    """Return the lines that are valid at an instant, by number."""
+    """Return the coverage lines that are valid at an instant, by number."""
     rows = await connection.execute(text(_STANDING), {"as_of": as_of})
     return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
@@ -153,8 +153,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each name of a kind: the spans of lines without a wallet, and the
-    spans that all wallets of the name have in common."""
+    """Return the coverage of each name of a kind. A day is covered if a line without a wallet
+    covers it, or lines of every wallet of the name do."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))

@@ -28,9 +28,9 @@ MOST: Final = 200_000
 class FeeSuggestions:
     """Fee rules suggested by the lines of a span.
 
-    lines    number of payments whose source is known
-    nameless number of payments whose source is unknown, which suggest no rule
-    more     whether there were more lines than MOST
+    lines     number of payments whose source is known
+    nameless  number of payments whose source is unknown; no rule is suggested from them
+    more      whether there were more lines than MOST
     """
 
     since: Instant

@@ -47,15 +47,15 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """A file's identity, as far as its content shows it.
+    """What a file's content shows about its kind, source and export.
 
-    kinds    possible kinds; a single one is certain
-    sources  sources that the statement may belong to; a single one is certain
-    preset   the preset or saved mapping whose heading fits, if there is exactly one
+    kinds    possible kinds; a single kind is certain
+    sources  sources that the statement may belong to; a single source is certain
+    preset   the preset or saved mapping whose heading fits, if exactly one fits
     mapping  the name of the saved mapping that fits
     because  reasons, one sentence each
-    nearly   presets that nearly fit, if none fits; `because` names them too
-    unsure   whether the file names another account than the account of the only possible source
+    nearly   presets that nearly fit, if none fits; `because` names them, too
+    unsure   whether the only possible source has another account than the file names
     """
 
     kinds: Sequence[ImportKind] = ()
@@ -68,12 +68,13 @@ class FileIdentity:
 
     @property
     def kind(self) -> ImportKind | None:
-        """Return the kind; None if there is none, or several."""
+        """Return the kind if exactly one is possible; else None."""
         return self.kinds[0] if len(self.kinds) == 1 else None
 
     @property
     def source(self) -> str | None:
-        """Return a statement's source, None if it is uncertain; "" for other kinds of files."""
+        """Return a statement's source, or None if it is uncertain. Return "" for other kinds of
+        files."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
@@ -261,8 +262,8 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds whose required columns are in the heading. Leave out a kind that reads only
-    some of the columns of another kind."""
+    """Return the kinds of file whose required columns are in the heading. Leave out a kind if
+    another kind reads the same columns and more."""
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in presets.KINDS.items():

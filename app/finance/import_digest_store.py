@@ -91,7 +91,7 @@ async def digests_of(
 ) -> dict[str, str]:
     """Return the digests of an import after all its lines are written.
 
-    between  called after each LOOKING lines of the table, lines of other imports included
+    between  called after each LOOKING lines of the table, including lines of other imports
     """
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]

@@ -89,7 +89,7 @@ class Taken:
 
 
 class ImportFolder:
-    """The folder as last checked. `take` runs `take_file`, usually in a child process."""
+    """The import folder as last checked. `take` runs `take_file`, usually in a child process."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -291,11 +291,8 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file and return the import's number. If an earlier import has equal bytes, return
-    that import's number.
-
-    Raises UsageError, which says what to do, if the file is not clear.
-    """
+    """Import a file and return the import's number, or the number of an earlier import of equal
+    bytes. Raises UsageError, which says what to do, if the file is not clear."""
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:

@@ -88,7 +88,7 @@ _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 _IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
 BEYOND: Final = 2**63 - 1
-"""Number greater than every import's number."""
+"""Number greater than the number of any import."""
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
@@ -110,7 +110,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import: it is running if its `written` grows, otherwise killed."""
+    """Return the import that is being written, or was when its process was killed; None if there is
+    none. An import is still running if its `written` grows."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
@@ -138,10 +139,8 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Store an import's progress in the transaction that writes its lines.
-
-    Returns False if another import began meanwhile; the caller must then stop writing.
-    """
+    """Store an import's progress in the transaction that writes its lines. Returns False if another
+    import began meanwhile. The caller must then stop writing."""
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -238,7 +237,7 @@ def import_of(row: Any) -> Import:
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""Condition on versions of lines that were current after the imports up to `:number`."""
+"""Condition: the version of a line was current after the imports up to `:number`."""
 
 
 HALF: Final = 1_000_000_000
@@ -255,7 +254,8 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of this kind, not withdrawn, that found unchanged rows."""
+    """Return later imports of this kind that left some rows unchanged, without withdrawn
+    imports."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -268,7 +268,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Count the orders for which this author named payments."""
+    """Count the orders for which this author has named payments."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},

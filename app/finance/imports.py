@@ -67,6 +67,7 @@ async def import_file(
     """Import a file, or only report what an import would do.
 
     name  the source or order book; empty for a bank's file
+
     Raises NotFoundError for a missing file, and the errors of `permitted` and `_fit_in`.
     """
     if request.rejects is not None and not request.accept_good:
@@ -134,7 +135,8 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Adapt a bank's file to the known lines of its accounts. Raises UsageError if it conflicts."""
+    """Adapt a bank's file to the lines that its accounts already have. Raises UsageError for a
+    conflict."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -159,7 +161,8 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Suggest another kind for a refused file, or a known export that it nearly fits."""
+    """Add a suggestion to a refused file's result: another kind of file, or an export that nearly
+    fits."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has reported why
@@ -181,7 +184,8 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Read the first rows as a kind of file. Return the first mistake; None if there is none."""
+    """Return the first mistake in reading the first rows as this kind of file; None if there is
+    none."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -382,10 +386,8 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request with its saved mapping, and with the table unpacked from a container.
-
-    If a container cannot be read, opening the file later reports the reason.
-    """
+    """Yield the request with the content of its saved mapping, and with the container's table
+    unpacked. If a container cannot be read, opening the file later reports the reason."""
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
         with suppress(tables.RefusedTable, OSError):

@@ -51,7 +51,8 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`, with the text of its `whole` as the last one."""
+"""Columns of a `LedgerLineRow`. The last one is the text of its `whole`, or NULL for a plain
+line."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -134,7 +135,7 @@ async def count_ledger_lines(connection: AsyncConnection) -> int:
 
 
 async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
-    """Return the keys at these positions, counted from 0 in key order."""
+    """Return the keys at these positions in key order, counted from 0."""
     sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
     found = [await connection.scalar(sql, {"place": place}) for place in places]
     return [key for key in found if key is not None]
@@ -143,8 +144,8 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, in key order, in the matcher's form: plain lines
-    are bare tuples."""
+    """Yield stored ledger lines as of an instant, in key order. Plain lines are bare tuples, which
+    the matcher reads."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]

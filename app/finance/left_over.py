@@ -133,7 +133,8 @@ async def find_lines(
 
 
 def may_be_other_business(cause: BreakCause) -> bool:
-    """Return whether a break's counterpart may be a bank line without a provider."""
+    """Return whether a bank line without a provider may be the counterpart of a break with this
+    cause."""
     return "bank_line_unknown" in CAUSES[cause].partners
 
 

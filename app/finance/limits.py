@@ -42,7 +42,8 @@ class Allowance:
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
 
     def why_not(self, *moneys: Money) -> str | None:
-        """Return why one person may not decide alone about all these amounts; None if they may."""
+        """Return why one person may not decide alone about all these amounts; None if the person
+        may."""
         for each in moneys:
             above = self.rules.above(each)
             if above is not None:

@@ -48,10 +48,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """A kind of line: its tables, and when rows of two files are one line.
+    """A kind of line: its tables, and when rows of two files are the same line.
 
     prefix       prefix of line ids; all versions of a line have one id
-    group        columns with equal values in all rows of one line; the first one is used for
+    group        columns with equal values in all rows of one line; the first of them is used for
                  batches
     numbered     whether a group may have several lines, which differ by their `ordinal`
     content      columns of a version except its key, its imports and the id of its line
@@ -85,10 +85,8 @@ class LineKind:
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line, by key.
-
-        That version need not be current: withdrawn lines may come again, but without texts.
-        """
+        """Return the newest erased version of each line, by key. That version need not be current:
+        a withdrawn line may be imported again, but without its texts."""
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -99,11 +97,13 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return, for each row of a group in a file, the index of the known line it restates."""
+        """Return for each row of a group the index of the known line that the row restates; None
+        for a new line."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return the new content of a line whose content was `before`, from a row of a file."""
+        """Return the content of a line's new version from a row of a file and the content
+        before."""
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
@@ -164,10 +164,11 @@ def _moved(group: Row, content: Row) -> Moved:
 
 
 ERASED_PHONE: Final = ""
-"""Text for an erased phone number in an order book, also in later versions of the line."""
+"""Text that replaces an erased phone number in an order book, also in later versions of the
+line."""
 
 ERASED_NUMBER: Final = "•"
-"""Text for an erased number in a bank's text."""
+"""Text that replaces an erased number in a bank's text."""
 
 LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
     "book": LineKind(
@@ -217,7 +218,7 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A new line that may be a correction of another line, while both count.
+    """A new line that may be a correction of another line. Both lines count.
 
     of            the subject of both lines, such as `refund of pay_1`
     minor, other  amounts of the new line, and of the other line
@@ -277,7 +278,8 @@ class WrittenVersions:
         self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
-        """Return a sentence on the lines in `beside`, if there are any."""
+        """Return a sentence on the new lines that may be corrections; an empty list if there are
+        none."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -377,8 +379,8 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return (key, since, until, content) of lines, by group: only current versions, or all
-    versions if the kind has texts that an erasure may rewrite."""
+    """Return (key, since, until, content) of lines, by group. Only current versions are returned,
+    unless an erasure may rewrite texts of the kind: then all are."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
@@ -403,7 +405,7 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End the versions with these keys and this `since` by the import `number`."""
+    """End the versions with these keys and this `since`: the import `number` replaces them."""
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
         sql = statement(
@@ -439,10 +441,10 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return lines as known at an instant, without duplicates or order.
+    """Return lines as known at an instant, without duplicates and unsorted.
 
     columns  columns to return, in SQL
-    having   for each column, its possible values; a line must fit in at least one column
+    having   by column, the possible values; a line must fit in at least one column
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
@@ -504,17 +506,17 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""The newest import before `:beyond` that states a line and was not withdrawn."""
+"""SQL for the newest import before `:beyond` that states a line and was not withdrawn."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""Condition that leaves out an import that only enriched a bank line and does not cover the
-account, unless it is the import that is being withdrawn."""
+"""Condition: the import covers the bank account, or is the import that is being withdrawn. Other
+imports only enriched lines of the account."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""Condition on a line of a stretch whose current version comes from the import `:number`."""
+"""Condition: the current version of a line in a stretch comes from the import `:number`."""
 
 LOOKING: Final = 20_000
 """Lines for each statement of a withdrawal. An import may have a million lines, and a server ends a
@@ -557,7 +559,7 @@ Stretch = Mapping[str, str]
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
-    """Build one of the statements above for a kind of line."""
+    """Build the statement `form` for a kind of line and a stretch of lines."""
     table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
     content = own if form is _CHANGED else ("line", *own)
     made = _MADE if kind == "bank" else ""
@@ -595,13 +597,13 @@ def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
 
 
 _EVERY: Final = 2**62
-"""Number greater than every import's number."""
+"""Number greater than the number of any import."""
 
 
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count an import's current lines, and those of them dated before `before`."""
+    """Count an import's current lines, and how many of them are dated before `before`."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):

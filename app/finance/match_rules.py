@@ -57,7 +57,8 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit's values before and after, and whether the limit gets stricter."""
+        """Return a limit's values before and after, and how the limit changes: `lowered`, for
+        example."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -69,10 +70,8 @@ class RuleChange:
 
 
 def compare_rules(before: str, after: str) -> list[RuleChange]:
-    """Return the settings in which two files of rules differ, limits first.
-
-    Limits of a day or month are compared by their effective values if either file states them.
-    """
+    """Return the settings in which two sets of rules differ, limits first. Limits of a day or month
+    are compared by their effective values if either set states them."""
     rules = [read_rules(each) for each in (before, after)]
     stated = {
         (period, currency)
@@ -96,8 +95,10 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return the limits of what one person may do alone, as text in major units, by setting.
-    `stated` has (period, currency) of the periods' limits to return."""
+    """Return the limits of what one person may do alone, by setting, as text in major units.
+
+    stated  (period, currency) of the limits of periods to return
+    """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
         of_periods = [each for each in PERIODS if (each, currency) in stated]
@@ -109,7 +110,8 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Describe what a limit's change means, including a first limit and a removed last limit."""
+    """Return what the change of a limit means. Also handles a first limit and the removal of the
+    last."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -167,7 +169,7 @@ def limits_sentence(changes: Sequence[RuleChange]) -> str:
 
 
 LIMITS_NAMED: Final = 9
-"""Most changed limits that a sentence lists: the limits of three currencies."""
+"""Most changed limits that a sentence lists: three currencies have nine."""
 
 
 # --- rules in force, new rules, and their preview -------------------------------------------------
@@ -207,7 +209,8 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules valid now, or at an instant; the defaults if none were saved."""
+    """Return the rules that are valid now, or were valid at an instant; the defaults if none were
+    saved."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
@@ -219,8 +222,10 @@ def rules_of(saved: SavedRules | None) -> Rules:
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Save new rules. If the present rules limit what one person may do, propose the new rules
-    instead: otherwise that person could raise the limit, or a tolerance, and then act alone.
+    """Save new rules, or propose them if the present rules limit what one person may do.
+
+    Otherwise one person could raise the limit, or a tolerance, and then act alone.
+
     reason  the reason for the trail and for the second person
 
     Raises ConfigurationError for mistakes, UsageError for a person who may not save rules, and for

@@ -29,13 +29,14 @@ _ORDER = 3
 """Index of the order's reference in a staged row, after its number, key and kind."""
 
 Unfit = tuple[int, str]
-"""(row number, why the row's reference is not stored)"""
+"""(row number, reason for not storing the row's reference)"""
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
     """Return the rows that share a session or payment with another row, by kind of reference.
 
-    A shared reference belongs to no order: a spreadsheet may have shortened different ones alike.
+    A shared reference is given to no order: a spreadsheet may have shortened different references
+    alike.
     """
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
@@ -89,7 +90,7 @@ async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
     """Store the references of rows, except rows in `without`. Return rows whose reference another
-    order got in the meantime."""
+    order has got in the meantime."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for found in staged.having("source"):

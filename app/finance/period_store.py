@@ -39,7 +39,7 @@ because a month may have any number of transactions."""
 
 
 class PrintParts:
-    """Writer of a report or journal, compressed in parts. A part ends with a written piece."""
+    """Compresses a report or journal in parts. Each part ends where a written piece ends."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -71,7 +71,8 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Fails if the version exists."""
+    """Store a closing with its reports and journals by format. Fails if this version is already
+    stored."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -135,10 +136,8 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """One closing for lists, with the time and digest of its reopening if it was reopened.
-
-    The whole closing is read by period and version. `second` is the person who approved it, if any.
-    """
+    """One closing for lists. If it was reopened, with the time and digest of the reopening. The
+    whole closing is read by period and version. `second` is the person who approved it, if any."""
 
     period: str
     version: int
@@ -152,7 +151,8 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether the closing was made and not reopened at an instant; None means now."""
+        """Return whether the closing was valid at an instant: made, and not reopened. None means
+        now."""
         if as_of is None:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
@@ -259,7 +259,7 @@ _FIRST: Final = (
     "SELECT received_at FROM deliveries ORDER BY id LIMIT 1",
     "SELECT started_at FROM imports ORDER BY number LIMIT 1",
 )
-"""Queries for the first publication, the first arrival and the first import."""
+"""Queries for the times of the first publication, the first arrival and the first import."""
 
 
 async def first_known(connection: AsyncConnection) -> Instant | None:
@@ -278,8 +278,7 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Count the deliveries in a span that were set aside because they belong to another shop. The
-    end of the span is excluded."""
+    """Count the deliveries from `since` to before `until` that were set aside as another shop's."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -334,6 +333,7 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of breaks that people had accepted by an instant, even if undone later."""
+    """Return ids of breaks that people had accepted by an instant, including acceptances undone
+    later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

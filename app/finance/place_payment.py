@@ -64,8 +64,8 @@ class Placing:
     order     the order to assign the payment to
     dismiss   why the payment belongs to no order
     to        the account that a dismissed payment's money goes to
-    replaces  id of the last record on the payment that the person saw; None to act whatever the
-              last record is, unless the payment is assigned or dismissed
+    replaces  id of the last record on the payment that the person saw; None if the person did not
+              look, which is not enough for a payment that is assigned or dismissed
     """
 
     kind: ActKind
@@ -210,7 +210,8 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not do this; None if they may. Raises as `place_payment` does."""
+    """Return why one person may not act on this request alone; None if one person may. Raises as
+    `place_payment` does."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -220,7 +221,7 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """State of a payment in the transaction of an act.
+    """A payment as an act finds it in its transaction.
 
     money   what is left of the payment; if answered, the amount that a statement line proves
     proved  whether a statement line proves the amount
@@ -273,7 +274,7 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 
 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
-    """Return a phrase on who decided about a payment last, what, and when."""
+    """Return a phrase on the last decision about a payment: who made it, what, and when."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
         return f"{payment.id} was neither assigned nor dismissed by anybody"
@@ -344,7 +345,7 @@ async def _why_not_alone(
     asked: Placing,
     who: operator_store.Operator,
 ) -> str | None:
-    """Return why one person may not do this alone; None if they may."""
+    """Return why one person may not do this alone; None if one person may."""
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":

@@ -36,9 +36,9 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return the book lines with a reference or group, or all lines by key, a page at a time.
+    """Return the book lines with a reference or group, a page at a time.
 
-    reference  the reference or group; None for all lines
+    reference  the reference or group; None for all lines, by key
     after      `following` of the previous page
     """
     at = context.clock.now() if as_of is None else as_of
@@ -67,8 +67,8 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return the statement lines of an order or payment, or all lines by key, a page at a time. The
-    parameters are those of `book_page`."""
+    """Return the statement lines of an order or payment, a page at a time. The parameters are those
+    of `book_page`."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -100,7 +100,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return a page of a few lines in the order of their ids."""
+    """Return one page of a few lines, sorted by id."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None
@@ -114,7 +114,7 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines in the order of their keys, then of their ids.
+    """Return a page of lines, sorted by key and then by id.
 
     after  the last line of the previous page, as `KEY ID`; a key has no blanks
     """

@@ -48,9 +48,8 @@ class RunRequest:
     """Request for a run.
 
     since, until  the period, which ends before `until`; None for an open end. An order has the date
-                  of
-                  its placing in the book, or else of its first money; a line without an order has
-    its               own date
+                  of its placing in the book, or else of its first money; a line without an order
+                  has its own date
     as_of         the instant whose knowledge counts; None for now
     rules         the text of a file of rules; None for the saved rules
     """
@@ -73,7 +72,7 @@ BUILT_IN: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(break_store.Run):
-    """A finished run with its totals, and the number of its breaks that nobody accepted."""
+    """A finished run with its totals, and the number of its breaks that nobody has accepted."""
 
     control: Control
     open: int
@@ -90,6 +89,7 @@ async def reconcile_period(
 
     progress  called with the number of rows folded or read
     jobs      most processes for a run of many orders; 1 to use no other process
+
     Raises ConfigurationError that lists all mistakes in a file of rules, UsageError for a future
     instant or a period that ends before it begins, NotAllRead if deliveries are unread, and
     UnreachableError if another process died.
@@ -192,8 +192,8 @@ class _Work:
         ranges: Ranges | None,
         progress: Callable[[int], None],
     ) -> BankLeg | None:
-        """Match everything by key, in this process or by ranges in others. Returns the bank leg,
-        which this process matches while others match the ranges."""
+        """Match everything by key, in this process or by ranges in others. Return the bank leg.
+        While other processes match the ranges, this process matches payouts with the bank."""
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
@@ -219,8 +219,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match leftovers with each other, and payouts with the bank. No snapshot is open during
-        this, because it may take long."""
+        """Match leftovers with each other, and payouts with the bank. This may take long, so no
+        snapshot is open."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -236,7 +236,7 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Add a break to those to be saved, and return whether it is time to save. Raises
+        """Add a break to those to be saved. Return whether it is time to save them. Raises
         UsageError if the break's lines add up to more than 64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
@@ -258,11 +258,8 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Store how the run changes breaks, and publish the run.
-
-    The run is dated now, after everything that people did while it ran. Raises UsageError if a
-    later run finished first.
-    """
+    """Publish the run with its changes of breaks. The run is dated now, after everything that
+    people did while it ran. Raises UsageError if a later run finished first."""
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
         if done.lived and last is not None:
@@ -285,7 +282,7 @@ async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
 
 
 async def ran(context: AppContext, done: break_store.Run) -> Ran:
-    """Return a finished run with the number of its breaks that nobody accepted."""
+    """Return a finished run with the number of its breaks that nobody has accepted."""
     async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):

@@ -71,8 +71,8 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether an order's ledger line is older than the evidence of the order, or of an order
-    that shares evidence with it. The next run folds all these orders together."""
+    """Return whether an order's ledger line is older than the order's evidence. Orders that share
+    evidence with it count, too: the next run folds all of them together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -275,7 +275,8 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match by key in a range of keys. `elsewhere` and `outside` are parameters of `within`."""
+        """Match the rows in a range of keys by key. `elsewhere` and `outside` are as for
+        `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -303,7 +304,8 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot as known now, or at a past instant, for which all orders are folded."""
+    """Yield a snapshot as known now; or as known at a past instant, for which all orders are
+    folded."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -332,9 +334,11 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching as of an instant; None if there was no bank file yet.
+    """Return the input of bank matching as of an instant; None if no bank file was imported by
+    then.
 
-    takings  connection that reads that instant's ledger lines; None: `connection` does
+    takings  connection that reads that instant's ledger lines; None to use `connection`
+
     Raises UsageError for more payouts, lines or orders than MOST.
     """
     if not await bank_store.any_bank_line(connection, as_of=as_of):
@@ -401,8 +405,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions of the second pass, then the decisions of bank matching. Each of the two
-    uses the rows that the other left unmatched."""
+    """Yield the decisions of the second look, then the decisions of bank matching. Each of the two
+    uses rows that the other left unmatched."""
     if bank is None:
         yield from matching.rest()
         return

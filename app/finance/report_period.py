@@ -65,7 +65,7 @@ MONTHS_MAX: Final = 120
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raise UsageError for a period that is invalid, too long, or in the future."""
+    """Raise UsageError for a period that is invalid, too long, or not over by now."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -84,10 +84,10 @@ async def report_period(
 ) -> PeriodReport:
     """Return the report of a period.
 
-    If the report begins where the closed months end, it also has later evidence on the closed
-    months: each of them is reported again on the same snapshot, and compared. Calls `progress` with
-    the number of rows folded or read. Raises the errors of `check_scope`, and NotAllRead if
-    deliveries received by `as_of` are unread.
+    A report that begins where the closed months end also has later evidence on these months. For
+    this, each closed month is reported again on the same snapshot and compared. `progress` is
+    called with the number of rows folded or read. Raises the errors of `check_scope`, and
+    NotAllRead if deliveries received by `as_of` are unread.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -276,7 +276,7 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 @dataclass(slots=True)
 class JournalTotals:
     """Counts of a written journal: transactions, and debit minus credit by currency and role. An
-    account that a person named replaces a role."""
+    account that a person named takes the place of a role."""
 
     transactions: int = 0
     sums: Counter[tuple[journal.Role, str]] = field(default_factory=Counter)
@@ -379,9 +379,9 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield a period's transactions: those stored for closed months, those of open months, and
-    adjusting entries. A closed month is made again with its closing's revenue setting to be
-    adjusted."""
+    """Yield a period's transactions: stored ones for closed months, open months, and adjusting
+    entries. To be adjusted, a closed month is made again with the revenue setting of its closing.
+    """
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)
@@ -415,7 +415,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""Name of the stored form of a closed month's transactions: one line of JSON for each."""
+"""Name of the print that stores a closed month's transactions: each is one line of JSON."""
 
 
 def kept_line(transaction: journal.Transaction) -> bytes:
@@ -438,8 +438,8 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transactio
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
-    """Yield the period's write-offs, and reversals of write-offs. All accepted breaks are read,
-    because a write-off from before the period may be reversed in it."""
+    """Yield the period's write-offs, and its reversals of write-offs. All accepted breaks are read,
+    because the period may reverse an earlier write-off."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

@@ -49,13 +49,13 @@ class Rules:
     """The merchant's rules. Amounts are minor units by currency.
 
     match             rules of the matcher
-    alone_max         largest break that one person may accept; if there are any entries, nothing
-                      may be accepted alone in other currencies
-    alone             stated limits of what one person may decide alone in a period; `limit` has the
-                      defaults
+    alone_max         largest break that one person may accept. If it has any entry, nothing may be
+                      accepted alone in currencies without an entry
+    alone             limits, as stated, of what one person may decide alone in a period; `limit`
+                      has the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month without a break; without an entry, or
-                      with 0, no change is a break
+    adjustment_limit  largest change of a closed month without a break; without an entry, or with 0,
+                      no change is a break
     """
 
     match: MatchRules = field(default_factory=MatchRules)
@@ -79,7 +79,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why one person may not accept an amount; None if they may."""
+        """Return why one person may not accept an amount alone; None if one person may."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -267,8 +267,8 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
-    """Convert amounts in major units to minor units. Yield a mistake for each invalid amount, and
-    for each fee and rate given twice."""
+    """Convert amounts in major units to minor units, in place. Yield a mistake for each invalid
+    amount, and for each fee and rate given twice."""
     for name in (
         "tolerance",
         "accept_alone_max",
@@ -310,8 +310,7 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
 
 
 def _limits_apart(values: Values) -> Iterator[TomlMistake]:
-    """Yield a mistake for each limit of a day below the limit of one act, and for each limit of a
-    month below the limit of a day."""
+    """Yield a mistake for each limit that is below the limit of a shorter period or of one act."""
     names = ("accept_alone_max", "accept_alone_day", "accept_alone_month")
     for place, name in enumerate(names[1:], 1):
         for currency, minor in values.get(name, {}).items():

@@ -150,7 +150,7 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules with more names at the beginning of the list `name`."""
+    """Return rules with these names added at the beginning of the list `name`."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
@@ -166,10 +166,8 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules without the [[fee]] blocks to be `replaced`, and with `blocks` at the end.
-
-    Raises UsageError if the file has a form that this function cannot change.
-    """
+    """Return rules with `blocks` at the end, and without the [[fee]] blocks to be `replaced`.
+    Raises UsageError if the file has a form that this function cannot change."""
     wanted = tomllib.loads(text, parse_float=Decimal)
     wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]
     wanted["fee"] += tomllib.loads(blocks, parse_float=Decimal)["fee"]

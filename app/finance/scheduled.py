@@ -88,8 +88,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause is over. An end too far ahead also counts as over: a clock
-    that was ahead may have set it."""
+    """Return whether a lease or pause is over. An end too far ahead counts as over, too: a fast
+    clock may have set it."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
@@ -157,8 +157,8 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try, unless the work has ended otherwise or was taken over. The work is tried
-    again after a pause, or immediately with `at_once`."""
+    """Record a failed try. The work is tried again after a pause, or immediately with `at_once`.
+    Nothing changes if the work has ended otherwise or was taken over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
@@ -176,11 +176,10 @@ async def note_failed(
 async def put_off(
     context: AppContext, claimed: scheduled_store.ScheduledRun, problem: str
 ) -> scheduled_store.ScheduledRun:
-    """Record that a try waits for accepted deliveries to be read.
+    """Record that a try waits for accepted deliveries to be read. The try is not counted.
 
-    The work is tried again after WAITING_PAUSE, and the try is not counted. Work that a person
-    requested fails instead, and the person can request it again. Nothing changes if the work has
-    ended in another way or was taken over.
+    Scheduled work is tried again after WAITING_PAUSE. Work that a person requested fails instead,
+    and the person can request it again. Nothing changes if the work has ended or was taken over.
     """
     if claimed.asked:
         return await note_failed(context, claimed, problem)

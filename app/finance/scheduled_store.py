@@ -46,12 +46,12 @@ class Delivered:
 class ScheduledRun:
     """One due time of one entry.
 
-    due_at       when the run was due, or was requested by a person
+    due_at       when the run was due, or when a person requested it
     as_of        the instant whose knowledge is reported, equal at every try
     until        end of the lease of a running row; time of the next try of a failed or waiting row
     waits_since  since when the run waits for accepted deliveries to be read, even during another
                  try; None if it does not wait
-    reconciled   number of the run of reconciliation that it made
+    reconciled   number of the reconciliation run that it made
     problem      why the last try failed, for people
     """
 
@@ -92,7 +92,8 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return each entry's newest row due by an instant, by name, without requested rows."""
+    """Return by name each entry's newest row that was due by an instant. Requested rows are left
+    out."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -101,7 +102,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last begun run of each of these entries, by name, requested by a person or not."""
+    """Return by name the last run that was begun for each of these entries, requested or not."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -111,7 +112,7 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """Return a query for each entry's newest due time among the rows that meet a condition."""
+    """Return a subquery for each entry's newest due time among rows that meet a condition."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)
@@ -139,7 +140,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Add a row, and return whether it was added: only one of several workers adds it."""
+    """Add a row. Return False if another worker has added it first."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 

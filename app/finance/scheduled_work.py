@@ -388,8 +388,10 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel by each way of the entry, except files that were delivered that way before.
-    `head` is the delivered checkpoint, if it is one."""
+    """Deliver a parcel by each way of its entry. Skip files that this way has already delivered.
+
+    head  the checkpoint that the parcel delivers; None for a report
+    """
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]

@@ -171,9 +171,9 @@ class Imported(line_version_store.WrittenVersions):
     of_workbook   notes on a workbook's hidden rows, and on its other sheets
     ignored       number of rows that the mapping leaves out, by column and word
     joined        number of rows that were joined with another row of their order
-    covers        the file's coverage; a line without a span if nobody states it
-    balances      both balances of each statement of a bank's file that states them
-    differs       the statement whose difference made a bank's file refused
+    covers        the file's coverage; a line without a span if nobody states its span
+    balances      opening and closing balance of each statement that states both, for a bank's file
+    differs       the statement whose entries do not add up, if a bank's file was refused for that
     proposal      id of the proposal to accept the difference, once it was made
     """
 
@@ -355,7 +355,7 @@ class StagedFile:
                 self.done.covers.append(self._with_days(line) if of_bank else line)
 
     def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
-        """Return a bank's coverage line with its format and the first and last day."""
+        """Return a bank's coverage line with the file's format, first day and last day added."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         days = [*map(calendar.day_of, self._booked.get(line.name, ()))]
         if line.since is not None and line.until is not None:
@@ -430,8 +430,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows, and store the identity of unclear rows: once corrected, an unclear row
-        may contradict a clear one."""
+        """Stage clear rows. Of unclear rows, stage only the identity. Once corrected, an unclear
+        row may contradict a clear row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])
@@ -471,8 +471,8 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order that add up, and refuse refunds without their order. Returns
-        whether any order has several rows."""
+        """Join the rows of each order that fit together, and refuse refunds without their order.
+        Returns whether any order has several rows."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)
@@ -502,7 +502,7 @@ class StagedFile:
             self._count_rejected()
 
     def report_unfit(self, unfit: Sequence[Unfit]) -> None:
-        """Report why rows, or the references in them, are not imported."""
+        """Report why these rows, or only the references in them, are not imported."""
         self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 
     def _note(self, problems: Sequence[tables.Problem]) -> None:

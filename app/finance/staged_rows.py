@@ -98,8 +98,10 @@ class Staged:
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
         """Find groups of more than `at_most` rows with equal values, not None, in these columns.
+
         For each row of a group, yield the first column of the group's first row, and the row's own
-        first column."""
+        first column.
+        """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
             own = self if self._lies_by(of) else others
@@ -121,8 +123,8 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return the rows without None in these columns, sorted by these columns; no rows if `self`
-        already has this order."""
+        """Return a copy, sorted by these columns, of the rows that have no None in them. The copy
+        is empty if `self` already has this order."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -130,7 +132,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of rows with equal values in these columns, the first ones of the order."""
+        """Yield groups of several rows with equal values in these columns, which must begin the
+        order."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -177,7 +180,7 @@ class Staged:
             self._keep(row for row in self._merged() if row[0] not in gone)
 
     def _keep(self, rows: Iterator[Row]) -> None:
-        """Replace all rows by a subset of them."""
+        """Keep only these rows."""
         kept = Staged(self._columns, order=self._order)
         kept.add(rows)
         self.close()
@@ -230,7 +233,7 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return the index at which to cut rows, near `size`; 0 if more rows must be read first."""
+    """Return the index near `size` at which rows can be cut; 0 if more rows must be read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

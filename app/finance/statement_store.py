@@ -32,11 +32,8 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield changes of wallets as known at an instant, as columns of `WalletRow`, in the order that
-    `Wallets` needs.
-
-    Lines without a date are left out of every balance.
-    """
+    """Yield changes of wallets as known at an instant, in the form and order that `Wallets` needs.
+    Lines without a date are left out of every balance."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows
@@ -181,6 +178,7 @@ async def statement_rows(
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
     source, known_at, wallet, refund, details).
+
     first, beyond  yield only keys from `first` on and before `beyond`; None for no end
     """
     number = await import_store.newest_published(connection, as_of=as_of)
@@ -240,8 +238,8 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with its order and payment, if events reported exactly one of each for the
-    line's own reference."""
+    """Return a line with the order and payment that events reported for the line's own reference.
+    Return the line unchanged unless that is exactly one order and one payment."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -335,7 +333,8 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders that lines name, and the orders of other lines' payments, each once."""
+    """Return the orders that these lines name, and for lines without an order, their payments'
+    orders."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

@@ -56,8 +56,10 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts with a reference, and bank lines with these words in a text. With `before`,
-    search only lines booked before that instant, to continue a search."""
+    """Find payouts with a reference, and bank lines with these words in a text.
+
+    before  search only lines booked before this instant, to continue a search
+    """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
         return FoundMoney(rows=[])
@@ -83,7 +85,8 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return the trail of a name as a document. Raises NotFoundError if nothing has this name."""
+    """Return the trail that begins at this name, as a document. Raises NotFoundError for an unknown
+    name."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

@@ -75,7 +75,7 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Verify closings by month and version, all or those of one month. Yield each step's result.
+    """Verify closings by month and version, of all months or of one. Yield each step's result.
 
     If a closing was altered, its further steps are skipped. Raises NotFoundError for a month that
     was never closed.
@@ -239,11 +239,8 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence about a month closed by an earlier version's rules; None
-    for the present version.
-
-    Such a month stays as it was closed. What an upgrade changes is posted in later months.
-    """
+    """Return the beginning of a sentence about a month closed by an earlier version's rules; else
+    None. Such a month stays as it was closed. What an upgrade changes is posted in later months."""
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

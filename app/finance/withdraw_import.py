@@ -48,10 +48,10 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 class Foreseen:
     """The expected effect of withdrawing an import.
 
-    seen      the current lines that come from the import; `before` counts those in closed months
-    unchanged numbers of later imports with unchanged rows, which may repeat the lines
-    named     number of orders for which the import named payments; these references stay
-    because   why one person may not withdraw the import alone; None if they may
+    seen       the current lines that come from the import; `before` counts lines in closed months
+    unchanged  numbers of later imports with unchanged rows, which may repeat the lines
+    named      number of orders for which the import named payments; these references stay
+    because    why one person may not withdraw the import alone; None if one person may
     """
 
     withdrawn: import_store.Import
@@ -102,21 +102,21 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a mark of the lines as seen now, for `withdraw_import` to compare."""
+        """Return a mark of the import's lines as they are now. `withdraw_import` compares it."""
         return _mark(self.seen)
 
 
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now, without writing. Raises as it does."""
+    """Return what `withdraw_import` would do now, without writing. Raises the same errors."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
-    """Return the import that withdrew an import; None if the import was not withdrawn."""
+    """Return the import that withdrew an import; None if no import did."""
     async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 

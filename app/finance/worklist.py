@@ -212,14 +212,15 @@ LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the decision to propose on late money: for a canceled order, always a refund."""
+    """Return the decision to propose on late money. For a canceled order, that is always a
+    refund."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return LATE[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return whether late money is still to be decided, waits for its refund, or is settled."""
+    """Return the state of late money: to be decided, waiting for its refund, or settled."""
     life = found.life
     if life.state == "closed":
         return "closed"
@@ -233,8 +234,10 @@ async def late_items(
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
     """Yield late money by id, some hundreds at a time.
 
+    Refunds that may have been paid already are left out, because proposing them could pay them
+    twice.
+
     closed  whether to include closed breaks
-    A refund that may have been paid already is left out, because proposing it could pay it twice.
     """
     states = breaks.STATES if closed else breaks.STATES[:-1]
     async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):

@@ -63,9 +63,10 @@ async def write_import(
     write: Write,
     progress: Progress,
 ) -> tuple[int, WrittenVersions]:
-    """Write and publish staged rows; return the import's number, and the counts of its rows.
+    """Write and publish staged rows. Return the import's number, and the counts of its rows.
 
     wanted  the import, with the counts of rows read and rejected
+
     Raises StoreUnavailable if the store cannot be written, or another import replaced this one as
     killed; UsageError if another format of a bank account was imported for the same days.
     """
@@ -124,7 +125,7 @@ async def write_import(
 
 
 async def _wait_for_others(context: AppContext) -> None:
-    """Wait until no import is under way, or the current one has been silent for SILENT_S."""
+    """Wait until no import is under way, or the current import has been silent for SILENT_S."""
     before: import_store.Import | None = None
     while True:
         async with context.database.reading() as connection:
@@ -136,8 +137,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import of any kind. Undo all kinds, because no record remains of an import
-    whose undoing was killed."""
+    """Undo a killed import. Lines of all kinds are checked: if undoing was itself killed, no record
+    says which kind it was."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

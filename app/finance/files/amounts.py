@@ -99,7 +99,7 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell. Raises UnclearCell, which lists the cell's readings in the currency."""
+        """Split a cell into its parts. Raises UnclearCell, which lists how the cell can be read."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -189,7 +189,8 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence on how a cell reads with other marks; empty if it is not an amount."""
+        """Return a sentence on how a cell reads with other marks; "" if it is no amount in any
+        format."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)

@@ -143,7 +143,7 @@ def _texts(cells: Sequence[str]) -> list[str]:
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """Return accounts or references. Raises UnclearCell if one is too long."""
+    """Check accounts or references, and return them. Raises UnclearCell if one is too long."""
     found = _texts(cells)
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
@@ -170,7 +170,8 @@ _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+"
 
 
 def account_name(text: str) -> str:
-    """Return an account number in one notation, so that files that write it differently agree."""
+    """Return an account number without blanks for grouping, so that all files write the account
+    alike."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
@@ -189,8 +190,12 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return amounts with their signs. By default a debit has no minus sign. Raises UnclearCell if
-    a row has no amount or two amounts, or if the sign of a debit is not as the mapping declares."""
+    """Return the signed amounts from the three columns. A debit becomes negative.
+
+    signs  how the file writes debits; None for without a minus sign
+
+    Raises UnclearCell if a row has no amount or several, or a debit with an unexpected sign.
+    """
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -215,7 +220,7 @@ def _subjects(*columns: Sequence[Any]) -> list[str]:
     """Return a digest for each line that identifies the line in all files of its bank.
 
     The digest covers account, currency, amount, day, and the bank's reference; without a reference,
-    all texts. Of phone numbers only the last digits count, so that nobody can find an erased number
+    all texts. Phone numbers are cut to their last digits, so that nobody can find an erased number
     by trying.
     """
     subjects = []

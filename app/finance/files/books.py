@@ -240,17 +240,17 @@ def _check_signs(
 
 
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
-"""Index of each column in a staged row, which begins with its number."""
+"""Index of each column in a staged row. Index 0 is the row's number."""
 
 REFUND_ALONE: Final = (
     "is a refund of an order that is not in the file: put both rows into one file, or mark the "
     "row as an accounting entry (kind)"
 )
-"""Problem of a row with a negative amount that no other row of its order can be joined with."""
+"""Problem of a row with a negative amount for which the file has no other row of the order."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one row; return None if they do not add up.
+    """Join the staged rows of one order into one row; None if the rows do not fit together.
 
     Exactly one row must say that the order was paid. The other rows say how much was refunded, with
     or without a minus sign, in the same currency and not more than was paid. Values that the paid

@@ -90,11 +90,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook. A damaged ZIP file counts as one: reading it reports
-    the damage.
-
-    Raises RefusedTable for a document of another program.
-    """
+    """Return whether a ZIP file is a workbook. Raises RefusedTable for a document of another
+    program. A damaged ZIP file counts as a workbook: reading it reports the damage."""
     try:
         with _archive(path) as archive:
             names = {name.lower() for name in archive.namelist()}
@@ -108,8 +105,8 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Yield the path of a container's only table, unpacked; None for any other file. Raises
-    RefusedTable if a container has several tables, or no readable one."""
+    """Unpack a container's only table to a temporary file, and yield its path; None for any other
+    file. Raises RefusedTable if a container has several tables, or no readable table."""
     with path.open("rb") as file:
         start = file.read(4)
     if not start.startswith((*ZIP, GZIP)) or (start.startswith(ZIP) and is_workbook(path)):

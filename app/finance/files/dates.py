@@ -93,7 +93,8 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separates a date from the zone that another column of its row states. No date contains it."""
+"""Separator between a date and the zone that another column of its row states. No date contains
+it."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
@@ -283,7 +284,11 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date. `named` is the cell's own zone, `column` the row's zone."""
+        """Return the instant of a date.
+
+        named   the zone in the cell; empty if none
+        column  the zone in the row's column of zones; empty if none
+        """
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

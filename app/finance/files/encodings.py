@@ -74,10 +74,11 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the encoding of a file: the declared one, or else what the file shows.
+    """Return the encoding of a file: the declared encoding, or else the encoding that its bytes
+    show.
 
-    A file shows its encoding by a byte order mark, by being UTF-8 as a whole, or by reading well in
-    only one of GUESSED. Otherwise return UTF-8, with which reading reports the first wrong byte.
+    These are a byte order mark, UTF-8 in the whole file, or text in only one of GUESSED. Otherwise
+    return UTF-8, so that reading reports the first wrong byte.
     """
     if declared is not None:
         return known_encoding(declared)
@@ -93,7 +94,8 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED that read the file best: none, one, or several equal ones."""
+    """Return the encodings of GUESSED that read the file best: none, one, or several equally good
+    ones."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -149,8 +151,10 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the first word beyond ASCII in each encoding that decodes the file. Try `names`; if it
-    is empty, all of _TRIED."""
+    """Return the first word beyond ASCII in each encoding that decodes the file.
+
+    names  encodings to try; empty for all of _TRIED
+    """
     lines = _beyond_ascii(path)
     return {
         name: f"{_TRIED[name]} (--encoding {name}), which reads a word as "
@@ -161,8 +165,8 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the byte order of a file in UTF-16 without a byte order mark, as Python's name of the
-    encoding. Return None if neither byte order gives text."""
+    """Return the byte order of a UTF-16 file without a byte order mark, as a Python encoding name.
+    Return None if neither byte order gives text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

@@ -33,7 +33,7 @@ MAX_NAME: Final = 60
 """Most characters shown of the name of a column that is not read."""
 
 Attempt = Callable[..., Any]
-"""`attempt(field, read, *arguments)` returns the result of `read(*arguments)`. It returns None if
+"""Type of `attempt(field, read, *arguments)`, which returns `read(*arguments)`. It returns None if
 an argument is None, or if a cell of the field is unclear."""
 
 NO_CURRENCY: Final = (
@@ -61,7 +61,7 @@ class LineForm(Protocol):
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row for people: its number first, and the phone number masked."""
+        """Return a staged row for display: the row's number first, and the phone number masked."""
         ...
 
 
@@ -204,7 +204,8 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Count a row as a total if `why_not` is None; otherwise report `why_not`."""
+        """Count a row as a total if `why_not` is None; otherwise report `why_not` as the row's
+        problem."""
         if why_not is None:
             into.totals.append(number)
         else:
@@ -326,7 +327,8 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that fills empty cells with a default, if there is one."""
+    """Return a function that fills empty cells with a default; None as the default fills
+    nothing."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
@@ -340,7 +342,8 @@ WHOLE_ROW: Final = ""
 
 
 APART: Final = "\x1f"
-"""Separator for checking many references as one text: no reference contains it."""
+"""Separator that joins many references into one text, so that one search checks all. No reference
+contains it."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
 """Characters that write nothing: a cell with no other characters counts as empty."""
@@ -351,8 +354,8 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and empty placeholders such as a dash: as references, they would join all their
-    rows into one payment or group."""
+    """Strip cells, and empty cells that hold a placeholder such as a dash. Used as references,
+    placeholders would join all their rows into one payment or group."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -498,12 +501,12 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields whose references must equal references of providers, shops and banks."""
+"""Fields in which a reference must equal a reference of a provider, shop or bank."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
 KEPT_DIGITS: Final = 15
-"""Digits of a number that a spreadsheet keeps."""
+"""Number of digits that a spreadsheet keeps of a long number."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNORECASE)
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)

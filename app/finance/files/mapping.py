@@ -219,7 +219,7 @@ class FileMapping:
     rows: str | None = None
 
     def names(self, field: str) -> bool:
-        """Return whether the mapping names a field's column, or gives the meaning of its words."""
+        """Return whether the mapping names the column of a field, or the meaning of words in it."""
         return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
@@ -456,8 +456,8 @@ def mapping_values(
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
     """Build a mapping from checked values.
 
-    only_named  fields that are read only from a column that the mapping names; other fields are
-                also found by their usual names
+    only_named  fields that are read only if the mapping names their column; other fields are also
+                found by their usual names
     """
     columns = given_in(values["columns"])
     made: dict[str, Made] = {

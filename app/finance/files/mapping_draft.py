@@ -45,7 +45,8 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name is most like a field's name; empty if no name is like it."""
+        """Return the column whose name is most similar to a field's name; "" if no name is
+        similar."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -95,7 +96,8 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words in a column, the empty word last; nothing if they are many, or long."""
+    """Return the words in a column, the empty word last; none if there are many words or long
+    ones."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None
@@ -125,7 +127,7 @@ class MappingDraft:
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
         """Return the draft as the text of a mapping file. Columns with a usual name that were not
-        chosen are excluded there."""
+        chosen are explicitly excluded in it."""
         plain = {tables.plain_name(name) for name in heading}
         singles = {
             name: column

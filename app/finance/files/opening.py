@@ -273,7 +273,8 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return what a file without a table is, by its first bytes, and what to do; else None."""
+    """Return what a file without a table is, by its first bytes, and what to do; None for other
+    files."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)

@@ -21,8 +21,8 @@ Row = tuple[int, Sequence[str]]
 """(row number, cells)"""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Function that adds the first cells, subtracts the second ones, and returns the sum as the file
-would write it. Raises UnclearCell."""
+"""Function that adds the first cells, subtracts the second cells, and writes the result like the
+file. Raises UnclearCell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Amazon's description of amounts that their amount type describes."""
+"""Amazon's description of an amount that has no further description than its type."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:

@@ -48,7 +48,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Given instead of a preset's name to read the file by the usual column names."""
+"""Value used instead of a preset's name: read the file by the usual column names."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -72,7 +72,7 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized: the columns that are read, and those of
+    """Columns by which an export is recognized: the columns that are read, and the columns of
     `[recognize]`.
 
     names    each column as written, by its plain name
@@ -208,10 +208,10 @@ def shipped_presets() -> list[str]:
 
 
 def preset_text(name_or_path: str) -> str:
-    """Return the text of a preset's file, by a shipped name or a path: a text with a `/` or the
-    ending `.toml` is a path.
+    """Return the text of a preset's file, by a shipped name or a path.
 
-    Raises NotFoundError if there is no such file, UsageError if it cannot be read.
+    A text with a `/` or the ending `.toml` is a path. Raises NotFoundError if there is no such
+    file, UsageError if it cannot be read.
     """
     path = _path_of(name_or_path)
     try:
@@ -337,8 +337,8 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file; see `recognized_in`. For an unreadable file
-    return an empty list: opening the file reports the reason."""
+    """Return the shipped presets that fit a file; see `recognized_in`. Return an empty list for an
+    unreadable file: opening the file reports the reason."""
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -350,7 +350,7 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading that has all columns the export needs. If several exports fit one
+    An export fits a heading with all columns that the export needs. If several exports fit one
     heading, only those that read the most columns are returned.
 
     among  the exports to try; None for the shipped presets
@@ -391,8 +391,8 @@ NEARLY: Final = 3
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the shipped preset that fits best, although the heading lacks some of
-    its columns.
+    """Return a sentence on the shipped preset that fits best although the heading lacks some
+    columns.
 
     The best preset lacks the fewest columns and, among equals, finds the most. If several presets
     are still equal, return a sentence on each.
@@ -441,7 +441,8 @@ _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts named after a label above the heading, or in a column below it."""
+    """Return the accounts that the file names: after a label above the heading, or in a column
+    below."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)
@@ -554,7 +555,7 @@ class ChosenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Values for what a file's mapping leaves out; None for an unknown value.
+    """Settings to use where a file's mapping states nothing; None for an unknown value.
 
     zone           the zone of times without one
     phone_country  the calling code of phone numbers without one

@@ -90,7 +90,7 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""(column, word) for which rows were left out. The word is empty if a required word was missing."""
+"""(column, word) by which rows were left out. The word is empty if a required word was missing."""
 
 
 class Shaped:
@@ -241,7 +241,7 @@ def _each(
 
 
 class _Folding:
-    """Folding of an order's rows into one row."""
+    """Joins the rows of an order into one row."""
 
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
         place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
@@ -328,11 +328,8 @@ def made_cells(
     marks: Marks,
     signs: Signs | None,
 ) -> MadeCells | None:
-    """Choose how to make a field's cells under a heading.
-
-    Return None if the field is optional and the file lacks it. Raises RefusedTable if its columns
-    are missing.
-    """
+    """Return the function that makes a field's cells under a heading; None for a missing optional
+    field. Raises RefusedTable if columns of a required field are missing."""
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
     }
@@ -359,7 +356,8 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Choose how to make each combined field under a heading. Raises the errors of `made_cells`.
+    """Return the function that makes each combined field under a heading. Raises as `made_cells`
+    does.
 
     row  the heading's row in the file
     """
@@ -417,7 +415,7 @@ _EXACT: Final = Context(prec=200)
 
 
 class SumOfCells:
-    """Adder of cells, which writes the sum as the file would."""
+    """Adds up cells, and writes the sum as the file would."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
@@ -472,7 +470,8 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Cells that are sums and differences of columns. Another column may give the direction."""
+    """Cells that are sums and differences of columns. Another column may state the sum's
+    direction."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
@@ -568,7 +567,7 @@ _ENOUGH: Final = 2
 
 
 class ShapedTotals:
-    """Recognition of rows with totals, by the sums of the rows above."""
+    """Finds rows with totals, by the sums of the rows above them."""
 
     def __init__(
         self,
@@ -611,9 +610,8 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Return all texts that may contain a label, joined, because one search is faster.
-
-        If every row has a reference, only references are returned, otherwise all cells.
+        """Return a text that contains all possible labels of some rows, because one search is
+        faster. If every row has a reference, the text has only the references, otherwise all cells.
         """
         if self._references:
             try:
@@ -647,7 +645,8 @@ class ShapedTotals:
                 )
 
     def says_amounts_alone(self, row: Sequence[str]) -> bool:
-        """Return whether a row has an amount, and no text in a column of data rows."""
+        """Return whether a row has an amount, but no text in the columns in which data rows have
+        text."""
         amounts = [_cell(row, place) for place in (self._amount, self._debit)]
         return "".join(amounts).strip() != "" and not any(
             _cell(row, place).strip() for place in self._own
@@ -662,7 +661,8 @@ class ShapedTotals:
         return None if found is None else f"is called a total, and {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, is not a total; None if it is one."""
+        """Return why the last row is no total although it has only amounts; None if it is a
+        total."""
         found = self._why_not(row)
         if found is None and self._rows_above < _ENOUGH:
             found = "there are too few rows above to tell it from an order by its sum"

@@ -35,8 +35,8 @@ LONGEST_LINE: Final = 1_000
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that lines above a table state, such as `01/10/2026 to 31/10/2026`. If they
-    state different periods, yield none."""
+    """Yield the period that the lines above a table state, such as `01/10/2026 to 31/10/2026`.
+    Yield nothing if they state different periods."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }

@@ -29,7 +29,7 @@ MAX_DETAIL: Final = 100
 _REFUNDS: Final = frozenset({"refund", "returned"})
 
 _OF_ORIGINAL: Final = frozenset({"refund", "dispute", "returned", "release"})
-"""Kinds of rows that belong to another payment or hold, which they name as their original."""
+"""Kinds of rows whose payment or hold is another row's: these rows name it as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
@@ -91,8 +91,8 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account that the statement belongs to; "" if it is unknown
-        own_orders  whether names of orders here begin with the source, `@till:1001`, unlike the
-                    provider's names
+        own_orders  whether names of orders here begin with the source, as in `@till:1001`, unlike
+                    the provider's names
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -219,7 +219,7 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net of all rows; calculate missing ones. Raises UnclearCell."""
+        """Return gross, fee and net of all rows, calculating missing values. Raises UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -318,8 +318,8 @@ def _refunds(
     own: Sequence[str | None],
     payments: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the reference of each refund: the refund's column, or else the row's reference. A
-    failed refund has a reference only in that column."""
+    """Return the reference of each refund: from the refund's column, or else the row's own
+    reference. The reference of a failed refund comes only from that column."""
     if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
     return [
@@ -353,8 +353,8 @@ def _is_negative(minor: int | None) -> bool:
 
 
 def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
-    """Return amounts with the signs of their types. Raises UnclearCell for a minus sign in a file
-    without signs, and for types of money that can go both ways."""
+    """Return amounts with the signs that their types imply. Raises UnclearCell for a minus sign in
+    a file without signs, and for types of money that can go both ways."""
     if signs == "none" and any(map(_is_negative, minors)):
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()
@@ -375,8 +375,8 @@ _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit"
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kinds of lines. For a type with two kinds, the sign decides whether money left a
-    wallet or came back."""
+    """Return the kinds of lines. If a type has two kinds, the sign decides: the money left a
+    wallet, or came back to it."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
@@ -402,8 +402,8 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout. For a movement to or from the bank without a payout, return its
-    reference; for a failed withdrawal, the withdrawal that the row names."""
+    """Return each row's payout. For a movement to or from the bank without a payout, this is the
+    row's reference; for a failed withdrawal, the withdrawal that the row names."""
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [

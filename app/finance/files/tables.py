@@ -142,7 +142,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error that a file cannot be read at all, or not beyond a certain row."""
+    """Error: a file cannot be read at all, or cannot be read beyond a certain row."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -165,7 +165,7 @@ def quoted(cell: str) -> str:
 
 
 BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
-"""Translation of the blanks within numbers to plain spaces."""
+"""Translation table that replaces all kinds of blanks within numbers by plain spaces."""
 
 
 def column_letters(number: int) -> str:
@@ -232,7 +232,7 @@ def _rejected_rows(
 
 
 def harmless(cell: str) -> str:
-    """Return a cell as text that no spreadsheet evaluates as a formula."""
+    """Return a cell changed so that no spreadsheet evaluates it as a formula."""
     return cell if _PLAIN.fullmatch(cell) else safe_cell(cell)
 
 
@@ -252,7 +252,7 @@ ADDED: Final = ("rejected row", "problem")
 """Columns that a file of rejected rows has in addition."""
 
 BATCH: Final = 4_000
-"""Most rows of a batch."""
+"""Most rows that are read and handled together."""
 
 
 class Number(str):
@@ -373,7 +373,7 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Return an error that shows the first bytes that cannot be decoded. Search the file again,
+    """Return an error that shows the first bytes that cannot be decoded. Searches the file again,
     because the reader reads ahead."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
@@ -484,7 +484,8 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return (number of lines above the heading, its line, the declared delimiter or None)."""
+        """Return (number of lines above the heading, the heading, the declared delimiter or
+        None)."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -554,7 +555,7 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Return an error for the row that cannot be read, after reading again to find the row."""
+        """Return an error for the row that cannot be read. Reads the file again to find the row."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -569,8 +570,8 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the problem of each row with a cell that contains whole rows, because its
-        quotation mark ends too late."""
+        """Return the problems of rows with a cell that has swallowed whole rows. The closing
+        quotation mark of such a cell is missing or too late."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
             for cell in row if width >= _TELLING else ():
@@ -588,7 +589,7 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _TELLING: Final = 5
-"""Fewest columns of a file with this check. In fewer columns, equal counts may be chance."""
+"""Fewest columns for this check. In fewer columns, equal counts may be chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -602,7 +603,7 @@ _MISQUOTED: Final = (
         "the quotation marks of this row do not end where a cell ends: double one that is text",
     ),
 )
-"""Messages of the CSV reader about quotation marks, with sentences for people."""
+"""The CSV reader's messages about quotation marks, each with a sentence for people."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:

@@ -282,7 +282,7 @@ class _Parts:
 
 
 class _Doubts:
-    """Collector of doubts about the rows and cells of a sheet."""
+    """Collects the doubtful rows and cells of a sheet."""
 
     def __init__(self, *, recalculated: bool) -> None:
         """Set whether formulas are recalculated when the workbook is opened. The program that wrote

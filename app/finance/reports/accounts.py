@@ -128,9 +128,11 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return a posting's account: the account that a person named, or the name by the first
-        fitting override, or the default. A sub-account follows its source:
-        `Assets:Wallets:Mpesa:Utility`."""
+        """Return a posting's account.
+
+        That is the account that a person named, else the name by the first override that fits, else
+        the default. A sub-account follows its source: `Assets:Wallets:Mpesa:Utility`.
+        """
         if posting.account is not None:
             return posting.account
         fitting = [each.names for each in self.overrides if each.fits(transaction)]

@@ -22,10 +22,10 @@ LIST_MAX: Final = 100
 """Most lines of a list in the page: the oldest ones. The workbook has all lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns shown in small print below the last one, because the page is too narrow for them."""
+"""Columns shown in small print below the last column, because the page is too narrow for them."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
-"""Tables folded below a chart with their content."""
+"""Tables whose rows are hidden below their chart until a reader unfolds them."""
 
 
 def html(report: PeriodReport) -> bytes:
@@ -79,7 +79,8 @@ def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
 
 
 def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
-    """Return whether a table's rows are shown only on request. Broken ties are always shown."""
+    """Return whether a table's rows are hidden until a reader unfolds them. Broken ties never
+    are."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED

@@ -160,10 +160,9 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
 async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
-    """Return the content of a page about a period's journal: the balance of each account, and the
-    postings of one account in one currency.
+    """Return the content of a page about a period's journal: balances, and one account's postings.
 
-    account  the account of the postings; None for no postings
+    account  the account of the postings, which are in one currency; None for no postings
     most     most postings to return; `more` counts the postings left out
 
     Raises the errors of `write_journal`.
@@ -229,8 +228,8 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return a document of balances in the merchant's currency, by account and currency, with the
-    remainder from rounding and the rates."""
+    """Return a document of balances in the merchant's currency, by account and currency. It also
+    has the remainder from rounding, and the rates."""
     own = converter.rates.own
     return {
         "currency": own,
@@ -270,7 +269,7 @@ class JournalText:
     """A journal in one format: its head, then each transaction in order, then its foot.
 
     Transactions are dated by the calendar; CSV and JSON number them. A form that adds up days has
-    no text of transactions: its foot is the whole journal.
+    no text for single transactions: its foot is the whole journal.
 
     rates  rates to the merchant's currency, in which journals for Xero and QuickBooks are then
            written; None to leave amounts in their currencies
@@ -328,8 +327,8 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Store what was captured and what was settled of a payment in two currencies. Its two
-        transactions follow each other."""
+        """Note the captured and the settled amount of a payment that was exchanged. The two
+        transactions of an exchange follow each other."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -369,7 +368,7 @@ class JournalText:
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
         """Return the balances in the merchant's currency, at the rates of their days, and the
-        converter; None if the merchant has no currency."""
+        converter. Return None if the merchant has no currency."""
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))

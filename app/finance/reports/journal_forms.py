@@ -52,7 +52,7 @@ class DaySum(NamedTuple):
 
     day: str
     adjusted: str
-    """The closed month that it adjusts, or nothing."""
+    """Name of the closed month that the sum adjusts; empty if none."""
     role: Role
     account: str
     """The account's code in the merchant's program, or else its name, as a cell."""
@@ -248,7 +248,8 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts, and its original dates, if any."""
+    """Return the closed month that a transaction adjusts, and its original dates; empty if it
+    adjusts none."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}

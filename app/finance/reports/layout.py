@@ -172,8 +172,11 @@ def headlines(report: PeriodReport) -> tuple[str, ...]:
 
 
 def compared(report: PeriodReport) -> Iterator[str]:
-    """Yield a sentence for each source, bank account and order book on which days were compared,
-    and a sentence for each kind of file that is missing."""
+    """Yield sentences on what was compared and what was not.
+
+    There is a sentence on the compared days of each source, bank account and order book, and a
+    sentence on each kind of file that is missing.
+    """
     zone = zone_named(report.scope.zone)
     by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
     for row in report.coverage:
@@ -324,7 +327,7 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
 
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
-"""Columns with codes for what another column says in words."""
+"""Columns with codes that another column puts into words."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:
@@ -357,7 +360,7 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return who closed the period and when. For a report that no closing made, even on a closed
+    """Return who closed the period, and when. For a report that no closing made, even on a closed
     month, return that its figures may still change."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
@@ -399,7 +402,7 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text so that every second piece is an amount, which must stay on one line."""
+    """Split a text so that every second piece is an amount. An amount must stay on one line."""
     return _MONEY.split(text)
 
 

@@ -99,8 +99,8 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-"""Replaces a blank within an amount while lines are wrapped. No text contains this character,
-because `printable` escapes it as `\\ue000`."""
+r"""Stand-in for a blank within an amount while lines are wrapped. No text contains this character,
+because `printable` escapes it as `\ue000`."""
 
 
 def _held(text: str) -> str:

@@ -100,7 +100,7 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writer of the workbook's sheets. Cells of the same kind share a format object."""
+    """Writes the workbook's sheets. Cells of the same kind share a format object."""
 
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report

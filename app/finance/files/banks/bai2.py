@@ -162,8 +162,8 @@ class Bai2Table(BankTable):
 
 
 def _fields(pieces: Sequence[str]) -> list[str]:
-    """Return the fields of a record with its continuations, each ending with an optional `/`. The
-    first field of a continuation begins with a line break."""
+    """Join a record with its continuations, and split it into fields. Each piece may end with `/`.
+    The first field of a continuation begins with a line break."""
     return ",\n".join(piece.removesuffix("/") for piece in pieces).split(",")
 
 
@@ -198,7 +198,7 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return how many fields after a funds type belong to the funds type."""
+    """Return how many fields after a funds type belong to that funds type."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:

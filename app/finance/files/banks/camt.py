@@ -173,7 +173,8 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Find the only message of the document, whatever elements enclose it."""
+        """Find the document's only message, inside whatever envelope there is. Raises RefusedTable
+        for others."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
@@ -269,7 +270,8 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a one-day statement, for an entry without a date; "" otherwise."""
+        """Return the day of a one-day statement, as the date of an entry that has none. If the
+        statement covers several days, note a problem and return ""."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

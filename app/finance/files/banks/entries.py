@@ -91,8 +91,8 @@ class BankTable(ABC):
     def end_statement(self, row: int, found: Balances) -> None:
         """Count a statement that ends at a row, and store its balances.
 
-        Raises RefusedTable if the entries do not add up to the difference of the balances, and
-        nobody accepted this.
+        Raises RefusedTable if the entries do not add up to the difference of the balances, unless
+        two people accepted this difference.
         """
         self.statements += 1
         if found.difference() and found.name not in self.accepted:
@@ -121,10 +121,10 @@ def cells_of(**found: str) -> Sequence[str]:
 
 
 def amount_cell(text: str, *, debit: bool) -> str:
-    """Return a cell with the amount.
+    """Return a cell with the amount, negative for a debit.
 
-    An unclear amount becomes a number that is refused. As a text it could be read with its own sign
-    or marks, which may contradict the element that says debit.
+    An unclear amount becomes a number that is refused later. As a text it could be read with a sign
+    or marks of its own, which may contradict the element that says debit.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -174,18 +174,20 @@ class Balances:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether this statement begins with another statement's closing balance."""
+        """Return whether this statement begins with the other statement's closing balance."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the balances' difference minus the sum of entries; 0 without a balance."""
+        """Return how far closing minus opening balance exceeds the sum of entries; 0 if a balance
+        is missing."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Describe the sum by the balances, the sum of entries, and the difference."""
+        """Return a sentence with the sum by the balances, the sum of the entries, and the
+        difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

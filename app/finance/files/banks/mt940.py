@@ -239,13 +239,13 @@ class Mt942Table(BankTable):
 
 
 NO_ENTRIES: Final = (0, Decimal(0))
-"""(number, sum) of no entries."""
+"""(number, sum) where there are no entries."""
 
 
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field counts the booked entries, with or without expected
+    """Raise RefusedTable unless a field's count fits the booked entries, or booked and expected
     ones."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
