@@ -69,7 +69,7 @@ LISTED_ON: Final = {
     "/rows": "/runs",
     "/trail": "/bank",
 }
-"""Menu page to which each page of one thing belongs, where the thing has no list of its own."""
+"""Menu page for each page of a single thing that has no list of its own."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute and look again"
 )
@@ -86,14 +86,14 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Parameter of the sign-in form after an action's form arrived too late. It is KEPT if the form's
-text is kept."""
+"""Parameter of the sign-in form if an action's form was sent after its session had ended. The value
+is KEPT if the form's text is kept."""
 KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
-    """Converter for the rest of a path, line breaks included: an order's reference may contain any
-    character."""
+    """Path converter that matches the whole rest of a path, including line breaks. An order's
+    reference may contain any character."""
 
     regex = r"(?s:.+)"
 
@@ -108,7 +108,7 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into (subject's name, format)."""
+    """Split the last part of an address into the subject's name and the format."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 
@@ -186,10 +186,9 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for signed-in operators who have the permission.
-
-        People who are not signed in are sent to sign in, and operators without the permission are
-        refused. Errors become error pages.
+        """Build a route for signed-in operators who have the permission. Other operators are
+        refused, and people who are not signed in are redirected to sign in. Errors become error
+        pages.
 
         format_  format of the answer; None if the ending of the address states the format
         keep     whether to keep a submitted form while its operator signs in again
@@ -259,7 +258,7 @@ class Application:
         return self._pages.html(view, page, document)
 
     def _problem(self, view: View, status: int, sentence: str) -> Response:
-        """Show an error page with a link to the list that the requested page belongs to."""
+        """Return an error page with a link to the list to which the requested page belongs."""
         path = "/" + view.request.url.path.split("/")[1].partition(".")[0]
         path = LISTED_ON.get(path, path)
         listed = next((each for each in PAGES if each.path == path), None)
@@ -269,8 +268,8 @@ class Application:
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
     async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
-        """Show a page again whose form had a mistake, with the typed text and the error. Raises
-        UsageError if that page cannot be shown."""
+        """Show the form's page again after a mistake, with the typed text and the error. Raise
+        UsageError if the page cannot be shown."""
         own = of if isinstance(of, Page) else None
         page = next((each for each in PAGES if each.path == of.form_on), own)
         assert page is not None
@@ -336,7 +335,7 @@ class Application:
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, form: Form | None = None
     ) -> Response:
-        """Show an action's form. `problem` is the reason why the submitted form was refused."""
+        """Show an action's form. `problem` is the reason if the submitted form was refused."""
         typed = {} if view.request.method == "POST" else self._signing.unsent(view.request)
         values = {
             "act": act,
@@ -426,20 +425,20 @@ class Application:
         return self._pages.problem(status, sentence, view=view)
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:
-        """Answer a request that failed because of an internal error, which the server logs."""
+        """Answer a request that failed with an internal error. The server logs the error."""
         return self._pages.problem(
             500, "This page failed. The log shows where. Everything else continues."
         )
 
     async def _on_error(self, request: Request, error: Exception) -> Response:
-        """Answer an error that was raised before the operator was identified."""
+        """Answer a request that failed before the operator was identified."""
         status = 400 if isinstance(error, UsageError) else 503
         assert not isinstance(error, ConfigurationError)
         return self._pages.problem(status, spoken(str(error)))
 
 
 async def _following(page: Page, view: View, document: Document) -> Document | None:
-    """Load the page that follows a document's page; return None after the last page."""
+    """Load the page that follows a document's page. Return None after the last page."""
     for member, parameter in page.following.items():
         if (place := document.get(member)) is not None:
             others = dict.fromkeys(page.following.values())
@@ -449,8 +448,7 @@ async def _following(page: Page, view: View, document: Document) -> Document | N
 
 
 def _saying(behind_s: int, answer: Response) -> Response:
-    """Add the age of the oldest unread delivery to the answer's headers, if a delivery is
-    unread."""
+    """Add the age of the oldest unread delivery to the answer's headers, if there is one."""
     if behind_s:
         answer.headers["Tallyhook-Behind"] = str(behind_s)
     return answer
@@ -488,11 +486,12 @@ async def _suggest(view: View) -> Response:
 
 
 def _typed(view: View, of: Page | Act) -> dict[str, str]:
-    """Return the text typed into the previous page's form; empty if that page had no form."""
+    """Return the text that the person typed into the form on the previous page; empty if that page
+    had none."""
     given = dict(view.request.query_params)
     return given if any(name in given for name in of.typed) else {}
 
 
 def build_console(console: Console) -> SecurityMiddleware:
-    """Build the ASGI application. The caller opens and closes the console's resources."""
+    """Build the console's ASGI application. The caller opens and closes the console's resources."""
     return Application(console).asgi()

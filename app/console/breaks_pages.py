@@ -32,10 +32,10 @@ LIVING: Final = STATES[:-1]
 """States of the breaks that are still in the newest run."""
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters that can also choose the breaks for a bulk action."""
+"""Filters that can also select breaks for a bulk action."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
-"""Condition that chooses breaks by age, for each value of the age filter."""
+"""Condition on a break's age for each value of the age filter."""
 
 FILTERS: Final[Filters] = {
     "cause": BREAK_CAUSES,
@@ -162,7 +162,7 @@ async def _seen_break(view: View) -> break_acts.SeenBreak:
 def _form(
     found: break_acts.SeenBreak, *lines: str, back: str | None = None, **options: Any
 ) -> Form:
-    """Make a form about a break. The form begins with the break's sentence and its money."""
+    """Return a form about a break. It begins with the break's sentence and money."""
     money = to_json(found.seen.money)
     name, cause = found.seen.order or found.seen.payment, CAUSES[found.seen.cause].name
     return Form(
@@ -177,8 +177,8 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field with the state that the form showed. The form then acts only if the
-    breaks still have that state."""
+    """Return a hidden field with the state of the breaks that the form shows. The form is refused
+    if their state has changed."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -309,7 +309,7 @@ async def do_unmatch(view: View, reason: str) -> str:
 # --- one break, or several at once ----------------------------------------------------------------
 
 SHOWN: Final = 10
-"""Breaks that a preview lists; its counts and sums include all."""
+"""Number of breaks that a preview lists. Its counts and sums include all breaks."""
 
 
 def _list(view: View) -> str:
@@ -319,7 +319,8 @@ def _list(view: View) -> str:
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Return the breaks that match the condition in the form, or else the ticked breaks."""
+    """Return the breaks that match the condition in the form. Without a condition, return the
+    ticked breaks."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
@@ -328,15 +329,16 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
 
 
 def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
-    """Return the address of the list in which the breaks were chosen, or else of the only break."""
+    """Return the address of the list in which the breaks were selected. If only one break was
+    selected on its own page, return that page's address."""
     if view.word("list") is None and len(chosen.of) == 1:
         return address("breaks", chosen.of[0].identity)
     return _list(view)
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Sum up the breaks by cause and currency, list the largest, and name breaks that were left
-    out."""
+    """Return lines with the totals by cause and currency, the first breaks, and the breaks that are
+    left out."""
     found = chosen.of
     totals = [
         f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -372,8 +374,7 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Make a form about the chosen breaks. The form acts only if they still have the state
-    shown."""
+    """Return a form about the selected breaks. The form is refused if their state has changed."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -383,8 +384,8 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Make a form that explains why no break is chosen. If the condition has a mistake, the error
-    is raised again: the list page shows it at the field."""
+    """Return a form that explains why no break is selected. If the condition has a mistake, raise
+    the error again, so that the list page shows it at the field."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
@@ -464,8 +465,8 @@ async def ask_accept(view: View) -> Form:
 
 
 def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[str]:
-    """Explain why one person may not accept these breaks together, and what to do instead. The list
-    is empty if nothing prevents it."""
+    """Return why one person may not accept these breaks together, and what to do instead. Return an
+    empty list if the person may."""
     against = []
     for each in found:
         because = break_acts.too_much(allowance, each.seen)
@@ -485,7 +486,7 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the chosen breaks, or propose the acceptance of a single break."""
+    """Accept the selected breaks. If there is only one, it may be proposed instead."""
     return await _act(view, "accepted", reason=reason)
 
 
@@ -532,7 +533,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Decide what to do with late money, or propose the decision."""
+    """Decide what to do with late money, or propose that decision."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

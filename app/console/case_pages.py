@@ -1,4 +1,4 @@
-"""Page of an order's dispute case, with attachments and letter; and attachments of breaks."""
+"""Page of an order's dispute case, with attachments and letter. Also attachments of breaks."""
 
 from datetime import tzinfo
 from typing import Any, Final
@@ -79,7 +79,8 @@ async def ask_attach(view: View) -> Form:
 
 
 async def _subject(view: View) -> tuple[str, str, str]:
-    """Return an attachment's subject: `order` or `break`, its name, and the address of its page."""
+    """Return an attachment's subject as (`order` or `break`, name, address of the subject's
+    page)."""
     name = view.word("break")
     if name is not None:
         await one_break(view.context, name)
@@ -204,9 +205,8 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment as a person types it in the zone, to the second; empty for None. A moment in
-    the hour that a clock change repeats is formatted in UTC, because its local time is
-    ambiguous."""
+    """Format a moment as a person types it in the zone, to the second. Return "" for None. If a
+    clock change repeats the local time, return UTC, because the local time is ambiguous."""
     if at is None:
         return ""
     moment = to_second(at)

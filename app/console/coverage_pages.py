@@ -35,8 +35,8 @@ async def coverage_document(view: View) -> Document:
 
 
 def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
-    """Return a phrase for each name: the days that its file covers, or that the days are
-    unknown."""
+    """Return a phrase for each coverage line: the name, and the days that its file covers, if
+    known."""
     return [
         f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
         f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"

@@ -58,7 +58,7 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
     "json": ("json", "application/json", "for programs"),
     "table": ("txt", "text/plain", "plain text"),
 }
-"""(file ending, media type, purpose) of each report format."""
+"""File ending, media type and purpose of each report format."""
 
 CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     "too_early": (None, "Wait until then."),
@@ -105,12 +105,12 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "before it is understood.",
     ),
 }
-"""(page, remedy) for each condition that must hold before a month is closed."""
+"""Page and remedy for each condition that must hold before a month is closed."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of a day in the zone, or the start of the next day if `after` is true.
-    Return None for an empty text. Raises UsageError if the text isn't a day."""
+    """Return the start of a day in the zone, or the start of the next day if `after`. Return None
+    for an empty text. Raise UsageError for any other text."""
     if not text.strip():
         return None
     try:
@@ -176,8 +176,8 @@ def _journals() -> list[dict[str, str]]:
 
 
 async def month_of(context: AppContext, name: str) -> Month:
-    """Return a closed month as it was closed, or an open month in its present state. Raises
-    NotFoundError for any other name."""
+    """Return a month: as it was closed, or in its present state if it is open. Raise NotFoundError
+    if there is no month with this name."""
     try:
         return await closed_periods.month_in_books(context, name)
     except UsageError as error:
@@ -185,9 +185,9 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: the reasons against closing the month, found by a job that folds every
-    order. The document names an earlier month that must be closed first. Raises UsageError if the
-    job failed."""
+    """GET /periods/{month}: the reasons against closing the month. A job finds them by folding
+    every order. If an earlier month must be closed first, the document names it. Raise UsageError
+    if the job failed."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     under_way = job is not None and job.ended is None
@@ -238,7 +238,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """List the conditions that are met, and the reasons against closing.
+    """Return a row for each condition for closing, either met or with the reasons against closing.
 
     may_judge  whether the operator may judge refused deliveries again; other operators get a link
                to the list of refused deliveries
@@ -270,7 +270,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing the month that its page showed last."""
+    """Return the reasons against closing the month that the month's page showed last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -293,12 +293,11 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the period that an address asks for: its name, its scope, and its month if it is a
-    month.
+    """Return the period that an address requests: its name, its scope, and the month if it is one.
 
     The address names a month, or is `period` with the parameters `from` and `to`.
 
-    as_of  the instant of the report; None for now
+    as_of  the instant of the report; None for the present
     """
     name, known = view.subject, as_of or view.context.clock.now()
     if name != "period":
@@ -323,7 +322,7 @@ async def asked_scope(
 
 
 async def trends_page_document(view: View) -> Document:
-    """GET /trends: twelve months side by side, summed by a job. Raises UsageError if the job
+    """GET /trends: twelve months for comparison. A job sums them up. Raise UsageError if the job
     failed."""
     seen = await view.shared_job("trends", "", work=partial(view.console.work, trends.trends))
     return {
@@ -338,7 +337,7 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return the result of a use case, which usually runs in another process. Raises UsageError for
+    """Return the result of a use case, which usually runs in another process. Raise UsageError for
     a mistake in a file that the settings name."""
     try:
         return await view.console.work(make, *given)
@@ -347,9 +346,11 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 
 
 async def report_download(view: View) -> Response:
-    """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as= A closed month's
-    report and journal are returned byte for byte as they were closed. A job makes any other
-    report."""
+    """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
+
+    Return a closed month's report and journal byte for byte as they were closed. A job makes any
+    other report.
+    """
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
     if entries in kept:
@@ -382,7 +383,7 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
 async def journal_document(view: View) -> Document | Response:
     """GET /journals/{month}?account=&currency=&as= and /journals/period?from=&to=
 
-    With `as`, a file. Raises UsageError if the job failed.
+    With `as`, return a file. Raise UsageError if the job failed.
     """
     form: JournalFormat | None = view.choice("as", JOURNAL_FORMATS)
     name, scope, month = await asked_scope(view)
@@ -421,12 +422,12 @@ async def journal_document(view: View) -> Document | Response:
 
 
 POSTINGS: Final = 200
-"""Postings of an account that one page lists, to stay under 100 KB; files list all."""
+"""Maximum number of an account's postings on one page, to keep it under 100 KB. Files list all."""
 
 
 async def bank_document(view: View) -> Document:
     """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or a single line. A job
-    matches the lines. Raises UsageError if the job failed."""
+    matches the lines. Raise UsageError if the job failed."""
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
     match = partial(
@@ -458,7 +459,7 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows behind one total, matched by a
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that make up one total, from a
     job."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
@@ -485,8 +486,8 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout, statement line or bank line. A job
-    reads it."""
+    """GET /trail/{name}: the trail of an order, payment, payout, statement line or bank line, from
+    a job."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
@@ -557,7 +558,7 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose to close it. Raises UsageError that lists every reason against
+    """Close the month, or propose to close it. Raise a UsageError that lists every reason against
     closing."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {

@@ -37,7 +37,7 @@ KINDS: Final[dict[imports.ImportKind, str]] = {
     "book": "order book",
     "bank": "bank file",
 }
-"""Kinds of imports, as a person calls them."""
+"""Names of the kinds of imports for people."""
 
 WHOSE: Final[dict[imports.ImportKind, str]] = {
     "statement": "a provider's",
@@ -50,11 +50,11 @@ COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 MAX_NUMBER: Final = 10**9
 
 BEYOND: Final = MAX_NUMBER + 1
-"""A number larger than any import's."""
+"""Number greater than any import's number."""
 
 
 async def imports_document(view: View) -> Document | Response:
-    """GET /imports?kind=&before=. With `?mapping=`, the file of a saved mapping."""
+    """GET /imports?kind=&before=. With `?mapping=`, return the file of a saved mapping."""
     if (name := view.word("mapping")) is not None:
         found_mapping = await one_mapping(view.context, name)
         headers = {"Content-Disposition": f'attachment; filename="{file_part(name)}.toml"'}
@@ -111,7 +111,8 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an upload of this operator. Raises NotFoundError with advice on what to do."""
+    """Return an operator's own upload. Raise NotFoundError, with what to do, if it is no longer
+    stored."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -122,7 +123,7 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def _problem_of(upload: Upload) -> str | None:
-    """Return why a file could not be read or imported; None without a failure."""
+    """Return why a file could not be read or imported; None if nothing failed."""
     if upload.job is not None and upload.job.problem is not None:
         return upload.job.problem
     if upload.seen is None or not upload.seen.refused:
@@ -131,8 +132,8 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the statement whose balances differ; None if the file was not refused for that
-    reason."""
+    """Return the balances of a statement if the file was refused because they differ. Otherwise
+    return None."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
@@ -147,7 +148,7 @@ def clear_of(view: View) -> list[Upload]:
 
 def state_of(upload: Upload) -> str:
     """Return an upload's state: reading, to_choose, to_confirm, refused, failed, importing or
-    imported. `to_choose` means that a person must state the file's kind or the statement's
+    imported. In the state `to_choose` a person must state the file's kind or the statement's
     source."""
     job = upload.job
     if job is not None and job.ended is None:
@@ -162,8 +163,9 @@ def state_of(upload: Upload) -> str:
 
 
 async def import_document(view: View) -> Document | Response:
-    """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
-    `?rejects=1` downloads the rejected rows of an upload, and `?changes=1` all changed rows."""
+    """GET /imports/{number or upload}: the result of an import, or of an upload's dry run. With
+    `?rejects=1` return the file of an upload's rejected rows, and with `?changes=1` the file of all
+    changed rows."""
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
     upload = upload_of(view, view.subject)
@@ -261,7 +263,7 @@ async def _past(view: View, number: int) -> Document | Response:
 
 
 def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Sum up the valid rows of each currency, with the total of each money column."""
+    """Return the number of valid rows in each currency, with the total of each money column."""
     return [
         {
             "currency": currency,
@@ -282,7 +284,8 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """Return (number, kind, file) of the import in the address. Raises NotFoundError."""
+    """Return number, kind and file of the import that the address names. Raise NotFoundError if it
+    is unknown."""
     number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file
@@ -318,7 +321,7 @@ async def ask_withdraw_import(view: View) -> Form:
 
 
 async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
-    """Withdraw the import, or propose the withdrawal."""
+    """Withdraw the import, or propose to withdraw it."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:

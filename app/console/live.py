@@ -1,6 +1,6 @@
 """Live updates: one poller per process detects new rows and notifies every open stream.
 
-A stream says only that something is new; the page then reloads its rows. So a restart or a lost
+A stream says only that something is new. The page then reloads its rows, so a restart or a lost
 message leaves neither a gap nor a duplicate.
 """
 
@@ -17,14 +17,15 @@ from app.orders.read_orders import head_of_feed
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""Seconds between heartbeats of an idle stream, which also check that its session still lives."""
+"""Seconds between heartbeats of an idle stream. A heartbeat also checks that the session is still
+active."""
 
 MOST: Final = 200
-"""Limit on open streams: each holds a connection."""
+"""Maximum number of open streams. Each occupies a connection."""
 
 
 class Live:
-    """Poller for new rows. It polls only while a stream is open."""
+    """Poller that detects new rows while a stream is open."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -63,7 +64,7 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams, before the server waits for open connections to close."""
+        """End all streams. Call this before the server waits for open connections to close."""
         self._over = True
         async with self._changed:
             self._changed.notify_all()

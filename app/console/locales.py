@@ -1,7 +1,8 @@
-"""Locales of numbers and dates on pages; sentences stay English, and JSON and CSV are for programs.
+"""Locales of numbers and dates on pages. Sentences stay in English, and JSON and CSV are for
+programs.
 
-A page uses the first locale of the browser's Accept-Language that is known, else in English,
-whose dates are those of ISO 8601. What a person types is understood in all of them.
+A page uses the first known locale in the browser's Accept-Language. The default is English with
+dates in ISO 8601. What a person types is understood in any of these locales.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from jinja2 import Environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locale:
-    """Notation of numbers and dates.
+    """A locale's notation of numbers and dates.
 
     group    separator of thousands
     decimal  decimal separator
@@ -41,16 +42,16 @@ LOCALES: Final = {
         Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
     )
 }
-"""Locales by name, as in Unicode's CLDR; English keeps ISO days."""
+"""Locales by language, as in Unicode's CLDR, except that English has ISO days."""
 
 MOST_LANGUAGES: Final = 20
-"""Languages of the header that are examined; some browsers send many."""
+"""Maximum number of languages in the header that are examined. Some browsers send many."""
 
 _SHOWN: Final = ContextVar("locale", default=ENGLISH)
 
 
 def locale_of(accepted: str) -> Locale:
-    """Return the locale of an Accept-Language header (RFC 9110, section 12.5.4)."""
+    """Return the locale for an Accept-Language header (RFC 9110, section 12.5.4)."""
     wanted = list[tuple[float, int, str]]()
     for place, part in enumerate(accepted.split(",")[:MOST_LANGUAGES]):
         tag, _, weight = part.partition(";q=")
@@ -63,7 +64,7 @@ def locale_of(accepted: str) -> Locale:
 
 @contextmanager
 def shown_in(locale: Locale) -> Iterator[None]:
-    """Format numbers and dates in a locale, within this task, until the context ends."""
+    """Format numbers and dates in a locale inside the block, for this task only."""
     token = _SHOWN.set(locale)
     try:
         yield
@@ -94,7 +95,7 @@ class _Number(int):
 
 
 class LocalEnvironment(Environment):
-    """Template environment in which `"{:,}".format(…)` uses the locale's separators."""
+    """Template environment in which `"{:,}".format(…)` uses the present locale's separators."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if attribute == "format" and isinstance(obj, str):

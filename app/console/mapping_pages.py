@@ -22,19 +22,19 @@ NEEDED: Final[dict[ImportKind, str]] = {
 }
 
 LESS: Final = frozenset({"gross"})
-"""Money fields that may take two columns: money in, and money out."""
+"""Money fields that may combine two columns: money in, and money out."""
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
     (".'", "1'500.00"),
 )  # fmt: skip
-"""Notations of amounts: the decimal mark and the thousands separator."""
+"""Notations of amounts, as decimal mark and thousands separator."""
 
 SIGNS: Final = (
     ("", "as the usual columns have it"), ("none", "500.00; its type or column says that it left"),
     ("minus", "-500.00"), ("any", "with any sign; its type or column says that it left"),
 )  # fmt: skip
-"""Ways in which a file marks outgoing money."""
+"""Ways in which a file can mark outgoing money."""
 
 DATES: Final = (
     ("iso", "2026-11-20, 20261120 or Nov 20, 2026"),
@@ -50,7 +50,7 @@ FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is a row li
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
-    """Return the columns and first rows of a file. Raises UsageError for a file without columns."""
+    """Return the columns and first rows of a file. Raise UsageError if the file has no columns."""
     if upload.columns is None:
         upload.columns = await view.console.work(preview, upload.request)
     return upload.columns
@@ -64,8 +64,8 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map_columns(view: View) -> Form:
-    """Ask for the meaning of each column. Once columns with a fixed vocabulary are chosen, ask also
-    for the meaning of each word in them."""
+    """Return the form for the meaning of each column. For selected columns with a fixed vocabulary,
+    the form also asks for the meaning of each word."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given
@@ -150,14 +150,14 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
 
 
 def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequence[str]:
-    """Return the words in a column. For a column without a heading, include its displayed name."""
+    """Return the words in a column. If the file has no heading, its first row is included."""
     words = seen.words.get(column, ())
     is_word = words and given.get("first", NAMES_COLUMNS) != NAMES_COLUMNS
     return list(dict.fromkeys([column, *words])) if is_word else words
 
 
 async def do_map_columns(view: View, reason: str) -> str:
-    """Read the file in a dry run with the chosen columns."""
+    """Read the file in a dry run with the selected columns."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), presets.KINDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}

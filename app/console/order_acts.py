@@ -1,6 +1,6 @@
 """Actions on orders and deliveries.
 
-Take an evidence bundle or proofs, notify the shop again, judge refused deliveries again; see a
+Take an evidence bundle or proofs; notify the shop again; judge refused deliveries again; see a
 phone number or a body, or propose to see several orders' numbers; notes, pins, saved lists, alarms.
 """
 
@@ -95,7 +95,7 @@ async def ask_prove(view: View) -> Form:
 
 
 async def do_prove(view: View, reason: str) -> Response:
-    """Return the proofs as a download. Raises UsageError if something is not sealed yet."""
+    """Return the proofs as a download. Raise UsageError if part of the order is not sealed yet."""
     order = view.needed("order")
     try:
         found = await view.console.makes(prove_each, await _sealed_of(view, order))
@@ -106,7 +106,8 @@ async def do_prove(view: View, reason: str) -> Response:
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """List the log entries of an order: those of its deliveries and of its published outcomes."""
+    """Return the names of an order's entries in the log: of its deliveries and published
+    outcomes."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [
@@ -146,7 +147,8 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Preview the verdicts on refused deliveries under the current secrets and profiles."""
+    """Return a form with a preview: the verdicts on refused deliveries under the present secrets
+    and profiles."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [
@@ -181,12 +183,12 @@ LISTS: Final[Mapping[str, Filters]] = {
     "orders": orders_pages.FILTERS,
     "breaks": breaks_pages.FILTERS,
 }
-"""Lists that may be saved, with their filters."""
+"""Lists that may be saved, each with its filters."""
 
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 
 WORD_MAX: Final = 80
-"""Maximum characters of a filter that allows any text."""
+"""Maximum length in characters of a filter that allows any text."""
 
 
 async def _readable_order(view: View) -> str:
@@ -337,8 +339,8 @@ async def do_unpin(view: View, reason: str) -> str:
 
 
 def _list(view: View) -> tuple[str, dict[str, str]]:
-    """Return a list's page and filters. Raises UsageError for a value that the list does not
-    allow."""
+    """Return the page and filters of the list that the address names. Raise UsageError for a value
+    that the list does not allow."""
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")
@@ -441,8 +443,8 @@ def _kind(view: View) -> ProposalKind:
 
 
 async def _chosen(view: View) -> list[str]:
-    """Return the ticked orders, or else the orders that match the list's filters. Return an empty
-    list if nothing is ticked and there are no filters."""
+    """Return the ticked orders. If none is ticked, return the orders that match the list's filters,
+    or none if there are no filters."""
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked
@@ -478,7 +480,7 @@ async def ask_unmask_many(view: View) -> Form:
 
 
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
-    """Propose to see the phone numbers of the chosen orders' customers."""
+    """Propose to see the phone numbers of the selected orders' customers."""
     orders = re.split(r"\r?\n", view.given.get("orders", ""))
     asked = customers.UnmaskRequest(
         orders=[each for each in orders if each.strip()],
@@ -513,7 +515,7 @@ async def ask_see_numbers(view: View) -> Form:
 
 
 async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
-    """Show the phone numbers, or return them as a file."""
+    """Show the phone numbers on a page, or return them as a file."""
     form = view.given.get("as", "page")
     if form not in SHOWN_AS:
         raise UsageError(f"choose how to show them: {', '.join(SHOWN_AS)}")

@@ -1,6 +1,7 @@
 """Pages of what arrives: Now, orders and deliveries.
 
-An order's page: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 everything it rests on
+An order's page has five parts: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 all
+evidence
 """
 
 import re
@@ -42,10 +43,10 @@ GROUPS: Final = {
     "not_paid": ("failed", "canceled", "expired", "timed_out"),
     "given_back": ("refunded", "partially_refunded", "charged_back"),
 }
-"""Groups of outcomes, as people think of them."""
+"""Groups of outcomes, as people know them."""
 
 SHOWN: Final = 15
-"""Orders needing a person that are shown: the newest."""
+"""Number of orders needing a person that the page shows, newest first."""
 
 
 async def now_document(view: View) -> Document:
@@ -116,10 +117,10 @@ async def now_document(view: View) -> Document:
 
 
 _HELD: Final = ("held_back", "maybe_other_shop")
-"""Findings on a held order."""
+"""Findings of orders that are held."""
 
 DUE_SHOWN: Final = 10
-"""Open disputes whose messages are searched for a deadline: the newest."""
+"""Number of open disputes whose messages are searched for a deadline, newest first."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -185,17 +186,17 @@ FILTERS: Final[Filters] = {
 }
 
 CHOOSE: Final = ("numbers",)
-"""Purposes for which a role may choose several orders."""
+"""Purposes for which a role may select several orders."""
 
 FOUND: Final = 20
-"""Maximum orders that a search shows."""
+"""Maximum number of orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Orders suggested while a person types; they fit a small screen."""
+"""Number of orders that are suggested while a person types. They fit a small screen."""
 
 EVENTS: Final = 100
-"""Events, attempts and deliveries shown on an order's page; older events are on further pages. The
-limit keeps the page of an order with thousands of events as small as others."""
+"""Number of events, attempts and deliveries on an order's page. Older events are on further pages,
+so that the page of an order with thousands of events stays small."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
@@ -210,8 +211,10 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 
 
 async def orders_document(view: View) -> Document:
-    """GET /orders?outcome=&group=&finding=&before=&after=&choose= `group` names a group of
-    outcomes. Orders without an attempt are sorted by reference."""
+    """GET /orders?outcome=&group=&finding=&before=&after=&choose=
+
+    `group` names a group of outcomes. Orders without an attempt are sorted by reference.
+    """
     filters = view.filters(FILTERS)
     outcome, group, finding = (filters[name] for name in ("outcome", "group", "finding"))
     outcomes = GROUPS[group] if group is not None else () if outcome is None else (outcome,)
@@ -245,14 +248,17 @@ async def orders_document(view: View) -> Document:
 
 
 def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
-    """List a person's saved lists for a page, with their filters."""
+    """Return a person's saved lists of one page, with their filters."""
     return [{"label": each.label, "query": each.query} for each in kept if each.kind == page]
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /find?before=: orders and bank lines that match the text. The page does not repeat the
-    text, because the text may be a phone number. One exception is the form that searches further
-    back, which appears if only part of the bank lines was searched and the text is not a number."""
+    """POST /find?before=: orders and bank lines that match the text.
+
+    The text may be a phone number, so the page does not repeat it. The exception is the form that
+    searches further back. It appears if only part of the bank lines was searched and the text is
+    not a number.
+    """
     found = await find_orders.find_orders(
         view.context,
         text,
@@ -278,8 +284,11 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """GET /orders/{order}?as_of=&before= `before` is the number of an event. The page then shows
-    earlier events instead of the newest."""
+    """GET /orders/{order}?as_of=&before=
+
+    `before` is the number of an event. With it, the page shows earlier events instead of the
+    newest.
+    """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
     ledger: dict[str, Any] = {**await read_orders.order_document(view.context, order, as_of=as_of)}
@@ -362,7 +371,8 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence into its text, the ids it cites, and the count of ids it leaves out."""
+    """Split a sentence into its text, the ids it cites, and the number of further ids that it
+    leaves out."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": [], "more": None}
@@ -371,12 +381,12 @@ def sentence_of(text: str) -> dict[str, Any]:
 
 
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
-    """Break down an order's money. Each member is an amount or None.
+    """Return the parts of an order's money. Each member is an amount or None.
 
     given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
     disputed     money in open disputes, which is not part of `held`
-    owed_back    money still to be returned: after a cancellation everything held, otherwise the
-                 surplus over the price; in both cases less `on_its_way`
+    owed_back    money still to be returned, less `on_its_way`: after a cancellation everything
+                 held, otherwise the surplus over the price
     on_its_way   money that pending refunds will return
     """
     totals = ledger["totals"]
@@ -451,7 +461,8 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """GET /deliveries/{delivery}. The audit trail records each viewing of a refused delivery."""
+    """GET /deliveries/{delivery}. Each view of a refused delivery is recorded in the audit
+    trail."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:
@@ -474,7 +485,7 @@ async def delivery_document(view: View) -> Document:
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Find known mistakes that would explain the refusal, or explain why no mistake could be
+    """Return known mistakes that would explain the refusal, or else why no mistake could be
     tested."""
     try:
         found = await diagnose_delivery(

@@ -1,4 +1,5 @@
-"""Renders documents as HTML by a template, as JSON, or one of their lists as CSV; and downloads."""
+"""Rendering of documents as HTML by a template, as JSON, or one of their lists as CSV. Also
+downloads."""
 
 import json
 import re
@@ -38,14 +39,14 @@ FOLDER: Final = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypingError:
-    """Mistake in a form on a page: a sentence about the mistake, and the typed text."""
+    """A mistake in a form on a page: a sentence about the mistake, and the text that was typed."""
 
     sentence: str
     typed: Mapping[str, str]
 
 
 class Pages:
-    """Templates of a console, with their filters and the navigation menu."""
+    """A console's templates, with their filters and the navigation menu."""
 
     def __init__(self, console: Console, pages: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
         self._console = console
@@ -156,7 +157,7 @@ class Pages:
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Render a page outside the menu, such as a form, for a signed-in person."""
+        """Render a page outside the menu, such as a form, for a person who is signed in."""
         common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
         return self.plain(template, title=title, values={**common, **values}, status=status)
 
@@ -185,7 +186,7 @@ class Pages:
         back: str = "/",
         button: str = "To the first page",
     ) -> Response:
-        """Render an error page. `back` is the link that continues, and `button` its label."""
+        """Render an error page with a link to `back` that is labelled `button`."""
         values = {"sentence": sentence, "status": status, "back": back, "button": button}
         if view is None:
             return self.plain("problem.html", title="Not here", values=values, status=status)
@@ -213,7 +214,7 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
-        """Draw when each event happened and when it arrived, in the console's zone.
+        """Draw the times at which each event happened and arrived, in the console's zone.
 
         first  number of the first event
         """
@@ -232,7 +233,7 @@ class Pages:
 def _settling_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw how each month's captures were settled, in whole major units."""
+    """Draw a chart of how each month's captures were settled, in whole major units."""
     own = {row["month"]: row for row in rows}
     return stacked(
         f"settling-{source}-{currency}",
@@ -253,7 +254,7 @@ def _settling_chart(
 def _fees_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw the fee rate of each month over all methods, in hundredths of a percent."""
+    """Draw a chart of each month's fee rate over all methods, in hundredths of a percent."""
     gross, fee = defaultdict[str, Decimal](Decimal), defaultdict[str, Decimal](Decimal)
     for row in rows:
         gross[row["month"]] += Decimal(row["gross"]["amount"])
@@ -272,7 +273,7 @@ def _same_list(page: Page, entry: Page) -> bool:
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's address with `{}` in place of the format, for links to other formats."""
+    """Return the page's address with `{}` in place of the format. For links to other formats."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -291,30 +292,33 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of CSV rows kept in memory until its columns are known; more go to disk."""
+"""Maximum size in bytes of CSV rows in memory. Further rows go to the disk until all columns are
+known."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Loads the document of the next page; returns None after the last one."""
+"""Function that loads the document of the next page, or returns None after the last page."""
 
 
 async def no_following(document: Document) -> Document | None:
-    """Return None: the document has only one page."""
+    """Return None, because the document has only one page."""
     return None
 
 
 def as_csv(
     document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
 ) -> Response:
-    """Return a list as CSV: the rows of all its pages, with local times in extra columns. Amounts
-    are written as plain numbers in separate columns. `safe_cell` would mark a negative amount as
-    text, and a spreadsheet would not add it up."""
+    """Return a list as CSV: the rows of all its pages, with local times in extra columns.
+
+    Amounts are plain numbers in separate columns. `safe_cell` would mark a negative amount as text,
+    and a spreadsheet would leave it out of sums.
+    """
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 
 
 async def _csv_lines(
     document: Document, rows: str, following: Following, zone: tzinfo
 ) -> AsyncIterator[str]:
-    """Yield the lines of a CSV. All rows are loaded first, since a later row may add columns."""
+    """Yield the lines of a CSV. All rows are loaded first, because a later row may add columns."""
     yield BYTE_ORDER_MARK
     columns, page = dict[str, None](), cast(Document | None, document)
     with SpooledTemporaryFile(SPOOLED_BYTES, "w+", encoding="utf-8") as kept:
@@ -332,7 +336,7 @@ async def _csv_lines(
 
 
 def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
-    """Return a file for the browser to save instead of opening."""
+    """Return a file as a download, which the browser saves instead of opening it."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
 
@@ -357,11 +361,11 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
 
 
 _TIMES: Final = frozenset({"at", "since", "until"})
-"""Names of columns with times, besides those that end in `_at`."""
+"""Names of columns with times, in addition to names that end in `_at`."""
 
 
 def _local(value: str, zone: tzinfo) -> str:
-    """Format an instant as a local date and time that spreadsheets parse."""
+    """Format an instant as a local date and time that spreadsheets understand."""
     return f"{moment_of(parse_instant(value)).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 

@@ -1,11 +1,13 @@
-"""Page of personal data: past erasures, proposing one after a preview, and copies for people.
+"""Page of personal data: past erasures, proposing an erasure after a preview, and copies for
+people.
 
 1 look     by number, email address or order: what would be erased, and what must stay and why
-2 propose  it is typed again, with a reason; another admin's approval erases it
+2 propose  the number or address is typed again, with a reason. The erasure is carried out when
+           another admin approves it
 
 Proposals are kept forever, so they have a pseudonym instead of the number, and the approving
-operator types the number again. No address and no page holds a number either. A mark that only this
-process can make identifies what was previewed.
+operator types the number again. No web address and no page holds a number either. A mark that only
+this process can make identifies what was previewed.
 """
 
 import hashlib
@@ -28,7 +30,7 @@ from app.privacy.whose import typed_as
 from reconcile.instants import HOUR, format_instant, format_known
 
 KEPT_SHOWN: Final = 20
-"""Maximum number of kept items that are listed one by one."""
+"""Maximum number of kept items that the preview lists one by one."""
 
 
 async def privacy_document(view: View) -> Document:
@@ -61,7 +63,8 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """Build the erasure request from the form, by default for a phone number."""
+    """Build the erasure request from the form. Its subject is a phone number unless the form says
+    otherwise."""
     what = view.given.get("what", view.word("what") or "phone")
     return erase.ErasureRequest(
         phone=subject if what not in ("order", "email") else None,
@@ -73,14 +76,15 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Sign the subject of the preview, so that only a previewed erasure can be proposed."""
+    """Return a signature over the previewed subject, so that only a previewed erasure can be
+    proposed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 async def ask_erase(view: View) -> Form:
-    """Ask whose data to erase, then show the preview. After a mistake, ask again."""
+    """Ask whose data to erase, and then show the preview. After a mistake, ask again."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")
@@ -126,9 +130,9 @@ def _whose(label: str) -> tuple[Field, ...]:
 
 
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
-    """Preview the erasure.
+    """Return a form with a preview of the erasure.
 
-    looks  whether the form only previews; otherwise the form proposes the erasure
+    looks  whether the form only previews the erasure; if not, it proposes the erasure
     """
     try:
         found = await erase.erase(

@@ -1,4 +1,4 @@
-"""Pages of waiting and past proposals, and the actions that decide about them."""
+"""Pages of waiting and past proposals, and the actions that decide on them."""
 
 import json
 from functools import partial
@@ -14,7 +14,7 @@ from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """GET /proposals?before=: waiting proposals first, then the others, newest first."""
+    """GET /proposals?before=: waiting proposals first, then past proposals, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
@@ -32,12 +32,12 @@ def shown_kinds(view: View) -> frozenset[str] | None:
 
 
 async def proposal_shown(view: View, identity: str) -> Proposal:
-    """Return a proposal that the operator may see. Raises NotFoundError."""
+    """Return a proposal that the operator may see. Raise NotFoundError for any other id."""
     return await view.console.proposals.one(identity, kinds=shown_kinds(view))
 
 
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
-    """Describe a proposal, with the meaning of its kind and state."""
+    """Return a proposal's row, with the meaning of its kind and state."""
     document = view.console.proposals.document(proposal)
     kind = view.console.proposals.kinds.get(proposal.kind)
     title = proposal.kind.replace("_", " ") if kind is None else kind.title
@@ -88,8 +88,8 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return the waiting proposal about this break or month; None if the operator may not see
-    it."""
+    """Return id and proposer of the waiting proposal about this subject. Return None if there is
+    none, or if the operator may not see it."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
@@ -98,7 +98,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 
 
 def proposed(proposal: Proposal) -> ActionResult:
-    """Report that an action was proposed."""
+    """Return the result page for an action that was proposed."""
     return ActionResult(
         "Proposed to a second person",
         address("proposals", proposal.id),
@@ -109,10 +109,10 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Make the form of a decision on a proposal, ready if the operator may decide.
+    """Return the form of a decision on a proposal. The form is ready if the operator may decide.
 
     consequence  lines that are shown only if the form is ready
-    own          whether only the proposer may take this decision; otherwise the proposer may not
+    own          whether only the proposer may take this decision; if not, the proposer may not
     second       whether the decision needs a second person
     """
     found = await proposal_shown(view, view.needed("proposal"))
@@ -145,7 +145,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve a proposal. If its act takes long, a job carries it out."""
+    """Approve a proposal. If its act takes long, start a job that carries it out."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

@@ -1,4 +1,4 @@
-"""Pages of matching rules: those in force, forms for common rules, previews, expected fees."""
+"""Pages of matching rules: current rules, forms for common rules, previews, expected fees."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,7 +19,7 @@ from reconcile.periods import Calendar
 
 
 async def rules_document(view: View) -> Document:
-    """GET /rules: the current rules, the limits that they set, and every setting."""
+    """GET /rules: the current rules, the limits they set, and every setting."""
     saved = await match_rules.current_rules(view.context)
     rules = match_rules.rules_of(saved)
     return {
@@ -38,7 +38,7 @@ RULE_FORMS: Final[Mapping[str, str]] = {
     "tolerance": "A difference that does not matter",
     "methods": "Payment methods outside providers",
 }
-"""Rules with a form, by name."""
+"""Rules that have a form, by name."""
 
 METHODS: Final[Mapping[str, str]] = {
     "outside": "Paid to you, and through no provider",
@@ -48,7 +48,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 async def ask_add_rule(view: View) -> Form:
-    """Build the form for one rule, filled with the rule's current values."""
+    """Return the form for one rule, with the rule's current values."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     fields = _FIELDS[kind](view, match_rules.rules_of(saved))
@@ -179,7 +179,8 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return a preview's mark: the number of the current rules, and the text of the tried rules."""
+    """Return the mark of a preview: the number of the current rules, and the text of the rules that
+    are tried."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
@@ -190,7 +191,7 @@ def rules_tried(job: Job) -> str:
 
 
 def preview_of(view: View, name: str) -> Job:
-    """Return a preview. Raises NotFoundError if it is no longer kept."""
+    """Return a preview. Raise NotFoundError if it is no longer stored."""
     job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is kept no longer: try the rules again")
@@ -198,7 +199,7 @@ def preview_of(view: View, name: str) -> Job:
 
 
 async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: the changes that the tried rules would make."""
+    """GET /previews/{job}: the changes that the rules being tried would make."""
     job = preview_of(view, view.subject)
     nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
     result = job.result or nothing
@@ -219,7 +220,7 @@ async def preview_document(view: View) -> Document:
 
 
 async def fees_document(view: View) -> Document:
-    """GET /fees?from=&to=: fee rules suggested by the statement lines of the chosen days."""
+    """GET /fees?from=&to=: fee rules that the statement lines of these days suggest."""
     found = await _suggested_fees(view)
     calendar = Calendar(view.context.calendar_zone)
     days = {
@@ -230,8 +231,8 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and text of a rule that matches bank lines like the line `line`. The text is
-    the line's payer, or what the bank wrote if no payer is named."""
+    """Return the key and text of a rule that would match bank lines like this one. The text is the
+    line's payer, or what the bank wrote if the line has no payer."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):
         raise UsageError("your role may not read what the bank wrote")
@@ -285,8 +286,8 @@ async def do_preview_rules(view: View, reason: str) -> str:
 
 
 async def _tried(view: View, rules: str) -> str:
-    """Compare rules with the current rules in a process with a time limit. Return the address of
-    the preview."""
+    """Preview the effect of rules, in a process with a time limit. Return the address of the
+    preview."""
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = await view.job("preview", view.person.name, work=work, mark=mark)
@@ -334,7 +335,7 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the current rules are still the rules that the preview compared with."""
+    """Return whether the preview still applies: it compared with the rules that are current now."""
     return job.mark == await tried_as(view, rules_tried(job))
 
 

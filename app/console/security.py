@@ -1,8 +1,8 @@
-"""Security middleware: Host, cross-site requests and headers of every answer; and a rate limiter.
+"""Security middleware: Host, cross-site requests, and headers of every answer. Also a rate limiter.
 
-1 the Host header is one of ours      else a page of another name could speak for us
-2 a POST comes from a page of ours    by Sec-Fetch-Site, which a page cannot set; else by Origin
-3 every answer carries the headers    nothing inline or from elsewhere, no cache
+1 the Host header is ours             otherwise a page under another name could act as our page
+2 a POST comes from our page          by Sec-Fetch-Site, which a page cannot set; else by Origin
+3 every answer has the headers        nothing inline, nothing from other hosts, no cache
 
 Answers 401 and 403 are logged at most once a minute.
 """
@@ -39,7 +39,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class SecurityMiddleware:
-    """ASGI middleware: steps 1 to 3."""
+    """ASGI middleware that does steps 1 to 3."""
 
     def __init__(self, application: ASGIApp, console: Console) -> None:
         self._application = application
@@ -87,8 +87,8 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter that counts the tries under each name in a period, by default a minute. It
-    stores at most MOST names, and drops the least recently used beyond that."""
+    """Rate limiter that counts the tries under each name in a period, a minute by default. At most
+    MOST names are stored; after that, the least recently used name is dropped."""
 
     MOST: Final = 10_000
     MINUTE_S = 60.0
@@ -102,7 +102,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Count a try. Return False if the limit was already reached."""
+        """Count a try. Return False if the limit had already been reached."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -115,7 +115,7 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network that an address is counted under: about one customer of an internet
+    """Return the network under which an address is counted: about one customer of an internet
     provider. An IPv4 address mapped into IPv6, as a dual-stack socket shows it, counts as IPv4."""
     try:
         found = ipaddress.ip_address(address)

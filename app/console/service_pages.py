@@ -28,7 +28,8 @@ from app.orders.notify_shop import STATES, list_notifications, notification_docu
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Items that a person may sign at any time. For others, the checks decide whether one may."""
+"""Checklist items that a person may sign at any time. Other items can be signed only after the
+checks."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -43,11 +44,11 @@ ITEM_TITLES: Final = {
     "legal_documents": "Contract, terms, privacy notice and refund policy",
     "rollback": "How payments are turned off again",
 }
-"""Title of each item of the checklist."""
+"""Title of each checklist item."""
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Explain why the last try to notify the shop failed."""
+    """Return a sentence on why the last try to notify the shop failed; None if it did not."""
     if problem is None:
         return None
     kind, _, number = problem.partition("_")
@@ -57,7 +58,7 @@ def problem_sentence(problem: str | None) -> str | None:
 
 
 def notification_row(entry: Any) -> dict[str, Any]:
-    """Describe a notification, with the meaning of its state."""
+    """Return a notification's row, with the meaning of its state."""
     means = problem_sentence(entry.problem) or NOTIFICATIONS[entry.state]
     return {**notification_document(entry), "sentence": means}
 
@@ -166,7 +167,7 @@ async def tokens_document(view: View) -> Document:
 
 
 def last_checks(view: View) -> Checked | None:
-    """Return the last finished checks that this console ran; None if no checks have finished."""
+    """Return the last finished checks that this console ran; None if there are none."""
     job = view.console.jobs.newest("checks")
     return None if job is None else job.result
 
@@ -221,11 +222,11 @@ async def do_redeliver(view: View, reason: str) -> str:
 
 
 MOST_AGAIN: Final = 1_000
-"""Notifications that the page resends at once; the command has no limit."""
+"""Maximum number of notifications that the page resends at once. The command has no limit."""
 
 
 async def _untaken(view: View) -> list[int]:
-    """List the numbers of the notifications that the form selects by state or order."""
+    """Return the numbers of the notifications that the form selects by state or order."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("give a state or an order, to choose the list")
@@ -262,7 +263,7 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Resend all notifications that were shown, or none of them."""
+    """Resend all notifications that were shown. If the list has changed since then, resend none."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:
@@ -314,7 +315,7 @@ async def ask_verify_log(view: View) -> Form:
 
 
 async def do_verify_log(view: View, reason: str) -> str:
-    """Verify the log in another process. Operators who ask during a verification share its
+    """Verify the log in another process. Operators who request this during a verification share its
     result."""
 
     async def work() -> VerifiedLog:

@@ -1,4 +1,4 @@
-"""Setup page: each source's address, deliveries and advice; and test events in the sandbox."""
+"""Setup page: each source's address, deliveries and advice. Also test events in the sandbox."""
 
 import asyncio
 import re
@@ -28,10 +28,10 @@ from app.receiving.source_state import SourceState, explained_states
 from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
-"""Seconds to wait for the service's answer while the browser waits for the page."""
+"""Seconds to wait for the service's answer, while the browser waits for the page."""
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Default address of `serve`."""
+"""Address at which `serve` listens by default."""
 
 
 async def setup_document(view: View) -> Document:
@@ -59,8 +59,7 @@ async def setup_document(view: View) -> Document:
 
 
 async def _settings(context: AppContext) -> list[Check]:
-    """Compare the settings that the next start would use with the settings of the running
-    service."""
+    """Return how the settings for the next start differ from those of the running service."""
     note, key = await noted_service(context), context.phone_key
     if note is None or key is None:
         return []
@@ -206,7 +205,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
 def _outcome(
     answer: Exchange, service: str, reference: str | None, *, nameless: str | None
 ) -> ActionResult:
-    """Describe the service's answer to a test event.
+    """Return a result page that describes the service's answer to a test event.
 
     nameless  advice for an event that names no order
     """
@@ -237,12 +236,11 @@ _LOCAL: Final = re.compile(
 def service_address(given: str, *, own: str) -> str:
     """Return the service's address without a slash at its end.
 
-    Raises UsageError for an address that is neither on this machine nor the service's public
-    address, so that events are sent nowhere else. A pattern checks the whole text instead of a URL
-    parser.
-
     given  address that the operator typed
     own    the service's public address, if set
+
+    Raises UsageError unless the address is on this machine or is the public address, so that events
+    are sent nowhere else. A pattern checks the whole text, which is stricter than a URL parser.
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)

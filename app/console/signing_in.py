@@ -1,10 +1,11 @@
-"""Signing in and out: the only routes without a session.
+"""Signing in and out: the only routes that work without a session.
 
-Links have their token after `#`, which browsers never send. A script posts it, or a person pastes
-it into a field. Tries are counted by name and by network, and all failures give the same message.
+Links have their token after `#`, which browsers never send. A script posts the token, or a person
+pastes it into a field. Tries are counted by name and by network, and all failures give the same
+message.
 
-A stranger's tries don't lock out an operator: each network has its own count for a name. A network
-from which the operator signed in is exempt from the total of all networks.
+A stranger's tries do not lock out an operator: each network has its own count for a name. A network
+from which the operator has signed in is exempt from the count over all networks.
 """
 
 import asyncio
@@ -37,33 +38,34 @@ from app.core.masking import looks_like_a_phone
 from reconcile.instants import DAY, SECOND, Instant
 
 NAME_TRIES: Final = 5
-"""Tries per minute with one name, from one network."""
+"""Maximum number of tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Tries per minute with one name from all networks where its operator never signed in."""
+"""Maximum number of tries per minute with one name, from all networks where its operator has never
+signed in."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
 """Seconds in which only a network's first failure is recorded. The trail is kept forever, and
-password guessing must not fill it."""
+guessing of passwords must not fill it."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
-"""Characters of the target address that a cookie keeps during sign-in; browsers allow 4,096
-bytes."""
+"""Maximum length in characters of the target address that a cookie keeps during sign-in. Browsers
+allow 4,096 bytes."""
 
 BEGUN: Final = "-begun"
-"""Suffix of the cookie name for a browser that was sent to the company's sign-in."""
+"""Suffix of the cookie's name for a browser that was redirected to the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of the cookie name for a browser on the sign-in page, which a passkey challenge is bound
-to."""
+"""Suffix of the cookie's name for a browser on the sign-in page. A passkey's challenge is bound to
+this cookie."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for sending somebody to the company's sign-in. `sign-in` opens a session, `again` confirms
-who the operator is, and `link` makes the company's account their way to sign in."""
+"""Reason for a redirect to the company's sign-in. `sign-in` begins a session, `again` confirms the
+operator's identity, and `link` makes the company's account the operator's way to sign in."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header of requests that a page's script makes unprompted; they don't extend the session."""
+"""Header of requests that a page's script makes by itself. They do not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
@@ -92,7 +94,8 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return an address of this console unchanged; return the first page for any other address."""
+    """Return an address if it is an address of this console. Return the first page for any other
+    text."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -107,7 +110,7 @@ def _network(request: Request) -> str:
 
 
 def qr_code(text: str) -> Markup:
-    """Draw a QR code as SVG, dark on light in every theme so that cameras read it."""
+    """Return a QR code as SVG. It is dark on light in every theme, so that cameras can read it."""
     import segno  # only one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -117,7 +120,7 @@ def qr_code(text: str) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentForm:
-    """Text typed into a form that was submitted after its session had ended.
+    """Text of a form that was submitted after its session had ended.
 
     name   the session's operator
     where  the form's address
@@ -131,8 +134,9 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Store of forms submitted after their session had ended, until the operator signs in again. It
-    keeps one form per session, under the hash of the session's cookie, only in memory."""
+    """Store for forms that were submitted after their session had ended, until the operator signs
+    in again. It keeps one form per session, under the hash of the session's cookie, and only in
+    memory."""
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0
@@ -142,8 +146,8 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store a session's form, replacing its previous form. Beyond MOST, the oldest form is
-        dropped. Passwords, possible phone numbers and the form's id are left out."""
+        """Store a session's form in place of its previous form. If there are more than MOST forms,
+        drop the oldest. Passwords, possible phone numbers and the form's id are left out."""
         until = self._clock() + self.KEPT_S
         typed = {
             word: text
@@ -156,23 +160,23 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a form to the operator's new session, or drop it if another operator signed in."""
+        """Move a form to the operator's new session. Drop it if another operator signed in."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
 
     def at(self, cookie: str, where: str) -> Mapping[str, str]:
-        """Return the text typed into the form at an address; empty if no form is stored for it."""
+        """Return the text of the form at an address; empty if none is stored."""
         kept = self._kept.get(_hashed(cookie))
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """Drop a form because it was submitted, or because its operator has signed out."""
+        """Drop a form. Called when it was submitted, or when its operator has signed out."""
         self._kept.pop(_hashed(cookie), None)
 
 
 NOT_TYPED: Final = frozenset({"form", "password", "username"})
-"""Fields that are not kept while an operator signs in."""
+"""Form fields that are never kept while an operator signs in."""
 
 
 def _hashed(cookie: str) -> str:
@@ -180,13 +184,13 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the name under which a session may link the company's account. The name binds the
-    grant to this session alone."""
+    """Return the purpose of a challenge by which this session, and no other, may link the company's
+    account."""
     return f"link {_hashed(cookie)}"
 
 
 class SigningIn:
-    """Routes for signing in and out; also finds the operator of a request."""
+    """Routes for signing in and out. Also finds the operator who makes a request."""
 
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
@@ -196,13 +200,14 @@ class SigningIn:
         self._by_network = RateLimiter(NETWORK_TRIES)
         self._unsent = UnsentForms()
         self._signed_in: set[tuple[str, str]] = set()
-        """(name, network) of everybody who proved who they are; only operators add to it."""
+        """Name and network of everybody who has proved their identity. Only operators can add to
+        this set."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return the signed-in person.
+        """Return the person who is signed in; None if nobody is.
 
-        used  False for a request that a script made without the person's action
+        used  False for a request that a script made by itself
         """
         token = self._cookie(request)
         if not token:
@@ -220,7 +225,7 @@ class SigningIn:
         )
 
     def _open_to(self, way: Way) -> bool:
-        """Return whether the current settings let people sign in this way."""
+        """Return whether the settings allow people to sign in this way."""
         if way == "company":
             return self._console.company is not None
         return way == "link" or self._console.context.settings.oidc.local_accounts == "on"
@@ -229,9 +234,9 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Count a try to sign in. Return False if no try is left.
+        """Count a try to sign in. Return False if the limit was already reached.
 
-        known  whether a session proves the name; strangers' tries are then not counted against it
+        known  whether a session proves the name. Strangers' tries then do not count against it
         """
         network = _network(request)
         if not self._by_network.take(network):
@@ -243,8 +248,8 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Keep a form that was submitted after its session had ended. Return whether it was kept. A
-        form is kept only if its cookie once had a session, so that strangers can't fill the
+        """Keep a form that was submitted after its session had ended. Return whether the form was
+        kept. It is dropped unless its cookie once had a session, so that strangers cannot fill the
         memory."""
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
@@ -258,7 +263,7 @@ class SigningIn:
         return True
 
     def unsent(self, request: Request) -> Mapping[str, str]:
-        """Return the text typed into this form before its operator had to sign in again."""
+        """Return the text of this form from before its operator had to sign in again."""
         return self._unsent.at(self._cookie(request), address_of(request))
 
     def keep_typed(self, request: Request, person: Person, fields: Mapping[str, str]) -> None:
@@ -268,7 +273,7 @@ class SigningIn:
         )
 
     def forget_unsent(self, request: Request) -> None:
-        """Drop the stored text of this form because the form is now submitted."""
+        """Drop the stored text of this form. Called when the form is submitted."""
         if self.unsent(request):
             self._unsent.drop(self._cookie(request))
 
@@ -280,9 +285,9 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie, or a sign-in's cookie.
+        """Set the session's cookie, or the cookie of a sign-in in progress.
 
-        also  suffix of the cookie's name for a sign-in
+        also  suffix of the cookie's name during a sign-in; empty for the session's cookie
         """
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
@@ -306,9 +311,9 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return the proof of identity that an irreversible act requires, or an empty text for
-        none. `password` means to type the password again, `company` to sign in again at the
-        company's provider."""
+        """Return the proof of identity that the person must give for an irreversible act:
+        `password` to type the password again, `company` to sign in again at the company's provider,
+        or "" for none."""
         if person.way == "link":
             return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())
@@ -316,8 +321,8 @@ class SigningIn:
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Check the operator's password again, within the limit on tries, and renew their session.
-        `with_session` adds the new cookie to the answer. For operators who signed in without a
-        password, return whether that sign-in is proof enough (`proof_of`)."""
+        `with_session` then adds the new cookie to the answer. For an operator who signed in without
+        a password, return whether that sign-in is recent enough."""
         if person.way != "password":
             return not self.proof_of(person)
         fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(
@@ -336,13 +341,13 @@ class SigningIn:
         return True
 
     def with_session(self, request: Request, answer: Response) -> Response:
-        """Return the answer, with the new cookie if the request renewed its session."""
+        """Return the answer. If the request renewed its session, add the new cookie first."""
         if (renewed := getattr(request.state, "renewed", None)) is not None:
             self._set_cookie(answer, renewed)
         return answer
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
-        """Record a failed try in the audit trail, at limited intervals.
+        """Record a failed try in the audit trail, unless one was recorded recently.
 
         name  the session's operator, if known
         """
@@ -383,8 +388,8 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
-        """Return the passkey's answer in the form; None if the form has no answer. Raise
-        SignInRefused if the challenge is too old or belongs to another browser."""
+        """Return the passkey's answer in the form; None if there is none. Raise SignInRefused if
+        the challenge is too old or belongs to another browser."""
         if not form.get("passkey"):
             return None
         console, challenge = self._console, form.get("challenge", "")
@@ -435,7 +440,8 @@ class SigningIn:
     # --- the company's account --------------------------------------------------------------------
 
     async def to_company(self, request: Request) -> Response:
-        """Send a browser to the company's sign-in, with a cookie that recognizes it on return."""
+        """Redirect a browser to the company's sign-in, with a cookie by which it is recognized on
+        its return."""
         company, asked = self._console.company, request.query_params
         purpose = next((each for each in get_args(Purpose) if each == asked.get("for")), "sign-in")
         where = local(asked.get("next", "/"))
@@ -465,15 +471,15 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether this session's form on My account, which checks the password, started the
-        sign-in."""
+        """Return whether the sign-in was started by this session's form on My account. That form
+        checks the password."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Complete a sign-in when the browser returns from the company's sign-in. A return works
-        once."""
+        """Complete a sign-in when the browser returns from the company's sign-in. Each return works
+        only once."""
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")
@@ -538,8 +544,8 @@ class SigningIn:
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """Sign a person in by a link from the machine's owner. The demo's link works only if this
-        machine alone reaches the console."""
+        """Sign a person in through a link from the machine's owner. The demo's link works only if
+        no other machine can reach the console."""
         title = "Come in by a link"
         if request.method != "POST":
             return self._link_form(title, "/enter")
@@ -555,7 +561,8 @@ class SigningIn:
             return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """Show the form of an invitation, and store the password that the operator chooses."""
+        """Show the form of an invitation, and store the password that the invited person
+        chooses."""
         if not self._open_to("password"):
             return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":

@@ -1,4 +1,4 @@
-"""Pages of payments without an order, and the decisions about them."""
+"""Pages of payments without an order, and the decisions on them."""
 
 from typing import Any, Final
 
@@ -69,7 +69,7 @@ async def _payment(view: View) -> unallocated.Unallocated:
 def _form(
     found: unallocated.Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any
 ) -> Form:
-    """Build a form about a payment. A hidden field carries the last decision about the payment."""
+    """Return a form about a payment. A hidden field has the last decision on the payment."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
     seen = Field("replaces", "", kind="hidden", value=found.last_act or "", required=False)
     return Form(
@@ -83,8 +83,8 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the button's label, or an empty text for the action's own label. Roles that may not
-    assign a payment alone get the label for proposing."""
+    """Return the button's label for proposing, or "" for the action's own label. The person must
+    propose unless `alone` and their role may assign payments."""
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

@@ -1,4 +1,4 @@
-"""Actions on uploads: upload, read with other options, import, discard."""
+"""Actions on uploads: upload a file, read it with other options, import it, or discard it."""
 
 from dataclasses import replace
 from hmac import compare_digest
@@ -170,8 +170,8 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and the last day that the form states; None without them. Raises
-    UsageError."""
+    """Return the first and the last day that the form states; None if it states neither. Raise
+    UsageError if it states only one."""
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")
@@ -179,7 +179,8 @@ def days_in(view: View) -> tuple[str, str] | None:
 
 
 def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
-    """Return the (kind, source) that the form states. Raises UsageError."""
+    """Return the kind and source that the form states. Raise UsageError if the operator may not
+    import this kind, or if the source is unknown."""
     given = view.given
     named: dict[str, imports.ImportKind] = {each: each for each in imports_pages.KINDS}
     kind = named.get(given.get("kind", ""))
@@ -201,7 +202,7 @@ def begin_reading(
 ) -> None:
     """Begin the job that recognizes a file and reads it in a dry run.
 
-    content  a mapping that a person made for this file; empty without one
+    content  a mapping that a person made for this file; empty if there is none
     """
     console = view.console
     if content:
@@ -289,8 +290,8 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an upload again with the form's options. A button that states only the file's kind keeps
-    the other options, such as sheet and encoding."""
+    """Read an upload again with the form's options. A button that states only the file's kind
+    leaves the other options, such as sheet and encoding, unchanged."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:
@@ -339,7 +340,7 @@ async def ask_import(view: View) -> Form:
 
 
 async def do_import(view: View, reason: str) -> str:
-    """Import exactly the bytes that the dry run read."""
+    """Import the uploaded file, exactly as the dry run read it."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("this is not the file that was shown: look at it again")
@@ -377,8 +378,8 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload that was imported completely. Return the import's number, or None if the
-    upload was not dropped."""
+    """Drop an upload that was imported without rejected rows, and return the import's number.
+    Return None if the upload is kept."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)
@@ -405,7 +406,7 @@ async def ask_import_all(view: View) -> Form:
 
 
 async def do_import_all(view: View, reason: str) -> str:
-    """Import the files that were shown and still have no rejected row, one after another."""
+    """Import, one after another, the files that were shown and still have no rejected row."""
     shown = set(view.given.get("uploads", "").split())
     clear = [each for each in imports_pages.clear_of(view) if each.name in shown]
     for upload in clear:
@@ -436,7 +437,8 @@ async def ask_accept_balance_difference(view: View) -> Form:
 
 
 async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
-    """Propose to import a bank file despite its difference in balances, which the form showed."""
+    """Propose to import a bank file although its balances differ by the amount that the form
+    showed."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     differs = imports_pages.differs_in(upload)
     if differs is None:

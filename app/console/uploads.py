@@ -1,13 +1,13 @@
 """Uploads: files kept from their dry run until they are imported or discarded.
 
-1 receive  read a form to its end; refuse one that is too long
-2 take     copy each file among its fields to a place of its own, with its digest
-3 keep     at most MOST_KEPT files, for an hour; one more replaces its sender's oldest, else the
-           oldest
+1 receive  read a form to its end; refuse a form that is too long
+2 take     copy each file in its fields to a folder of its own, with the file's digest
+3 keep     at most MOST_KEPT files, for an hour. A further file replaces its sender's oldest file,
+           or else the oldest file of all
 4 forget   after the import, after an hour, and when the console ends
 
-The folder is this process's own (0700), under TMPDIR. A killed console leaves it behind: the next
-one deletes every such folder that no living console has locked.
+The uploads' folder belongs to this process alone (0700), under TMPDIR. If a console was killed, its
+folder remains. The next console deletes every such folder that no running console has locked.
 """
 
 import asyncio
@@ -38,45 +38,46 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Limit on an uploaded file: 300,000 rows. It takes twice its size while it is received. Larger
-files are imported by command, which reads them in place."""
+"""Maximum size in bytes of an uploaded file: 300,000 rows. It takes twice its size while it is
+received. Larger files are imported by command, which reads them in place."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""Limit on a form with one file."""
+"""Maximum size in bytes of a form with one file."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Limit up to which a form that is too long is read and discarded. A browser that is cut off while
-sending shows no answer."""
+"""Maximum size in bytes up to which a form that is too long is read and discarded. If the
+connection is closed while a browser is sending, the browser does not show the answer."""
 
 MOST_RECEIVED: Final = 4
-"""Limit on forms received at a time; others wait, unread."""
+"""Number of forms that are received at a time. Further forms wait, unread."""
 
 MOST_KEPT: Final = 8
-"""Limit on kept files, and on files in one form: 256 MiB at most."""
+"""Maximum number of files that are kept, and of files in one form. They take 256 MiB at most."""
 
 READ_AT_ONCE: Final = 2
-"""Files read at a time, each in a process of its own. Only one is imported at a time."""
+"""Number of files that are read at a time, each in a separate process. Only one is imported at a
+time."""
 
 RECEIVED_WITHIN_S: Final = 300.0
-"""Seconds for a form to arrive: 32 MiB at one megabit a second. A stalled sender must not hold a
-turn."""
+"""Seconds within which a form must arrive: 32 MiB at one megabit a second. A stalled sender would
+block others."""
 
 TURN_WITHIN_S: Final = 20.0
-"""Seconds that a form waits until it may be received."""
+"""Seconds for which a form waits until it may be received."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which an upload is kept: enough to ask a colleague about a row. Files hold
-customers' data."""
+"""Time for which an upload is kept. It is enough to ask a colleague about a row, and short because
+files hold customers' data."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
-"""Longest name of a file, in characters: disks allow 255 bytes."""
+"""Maximum length of a file's name in characters. Disks allow 255 bytes."""
 
 PREFIX: Final = "tallyhook-uploads-"
 
 _LAST: Final = b"--\r\n"
-"""End of the last line of a form."""
+"""End of the last line of every form."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class ReceivedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """Uploaded file that has not been imported yet.
+    """An uploaded file, from its dry run to its import.
 
     kind     kind of import; None until it is recognized or chosen
     source   a statement's source; None until it is recognized or chosen; empty for other kinds
@@ -103,7 +104,7 @@ class Upload:
     job      job of the dry run, later job of the import
     identity what the file's content shows it to be; None until the content is examined
     sheets   names of a workbook's sheets that have content
-    columns  the file's columns and first rows, once a person has begun a mapping
+    columns  the file's columns and first rows, after a person has begun a mapping
     seen     result of the dry run; None before the dry run ends
     done     result of the import; None before the import ends
     """
@@ -126,7 +127,7 @@ class Upload:
 
     @property
     def changes_file(self) -> Path:
-        """File that lists all rows that the import would change."""
+        """Return the path of the file that lists all rows that the import would change."""
         return self.file.folder / "changes.csv"
 
     @property
@@ -136,7 +137,7 @@ class Upload:
 
 
 class Uploads:
-    """Bounded store of uploads."""
+    """Store of uploads, with a limit on their number and age."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -150,8 +151,8 @@ class Uploads:
     # --- receiving -------------------------------------------------------------------------------
 
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and its files. Raises UsageError if the form is invalid, too long
-        or too slow, or if too many forms are being received; raises UnreachableError if the disk is
+        """Return a form's fields and its files. Raise UsageError if the form is invalid, too long
+        or too slow, or if too many forms are being received. Raise UnreachableError if the disk is
         full."""
         try:
             await self._turn(request)
@@ -173,7 +174,8 @@ class Uploads:
             ) from error
 
     async def _turn(self, request: Request) -> None:
-        """Wait until another form may be received. Raises UsageError if that takes too long."""
+        """Wait until another form may be received. Raise UsageError if that takes longer than
+        TURN_WITHIN_S."""
         try:
             async with asyncio.timeout(TURN_WITHIN_S):
                 await self._turns.acquire()
@@ -186,7 +188,8 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Read a form to its end before reporting mistakes: browsers show no earlier answer."""
+        """Return a form's fields and files. Read the form to its end before reporting any mistake,
+        because browsers show no earlier answer."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -226,7 +229,7 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Keep an upload. Raises UsageError if the store is full and every stored upload is being
+        """Store an upload. Raise UsageError if the store is full and every stored upload is being
         read."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
@@ -245,13 +248,14 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return an upload of this operator; None if it is unknown or no longer stored."""
+        """Return this operator's upload with this name. Return None if it is unknown or no longer
+        stored."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
 
     def of_person(self, by: str) -> list[Upload]:
-        """List an operator's uploads, newest first."""
+        """Return an operator's uploads, newest first."""
         self._expire()
         return [each for each in reversed(self._kept.values()) if each.by == by]
 
@@ -276,7 +280,7 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete folders that killed consoles left behind. Their locks are free."""
+    """Delete the folders of consoles that were killed. Such folders are not locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -289,9 +293,9 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes as they arrive. If a form is too long, its rest is read and discarded up
-    to READ_ON_BYTES. Raises UsageError at the end of a form that is too long or lacks the closing
-    delimiter (RFC 2046, 5.1.1)."""
+    """Yield a form's bytes as they arrive. If the form is too long, read and discard up to
+    READ_ON_BYTES, and raise UsageError. Also raise UsageError at the end of a form without its
+    closing delimiter (RFC 2046, 5.1.1)."""
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]
@@ -313,7 +317,7 @@ def _taken_from(
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
     """Return the fields and files of a form.
 
-    place  creates a folder for one file
+    place  creates a folder for one file, and returns its path
     """
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []

@@ -1,8 +1,8 @@
-"""Types of pages, actions and the console that they use.
+"""Types of pages and actions, and the console with what they use.
 
-A page is data: an address, a permission, a function that makes a document of JSON values, and a
-template that shows the document. So the page and its `.json` have the same content, and its `.csv`
-is one list of it.
+A page is data: an address, a permission, a function that returns a document of JSON values, and a
+template that renders the document. So the page and its `.json` have the same content, and its
+`.csv` is one list of the document.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,21 +39,21 @@ JobKind = Literal[
 # --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Rows on a page of a listing, to keep it under 50 KB."""
+"""Number of rows on a page of a listing. They stay under 50 KB."""
 
 CSV_PAGE: Final = 5_000
-"""Rows loaded at a time for a listing's CSV, which contains all rows."""
+"""Number of rows that are loaded at a time for a listing's CSV, which contains all rows."""
 
 FORMATS: Final = ("html", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Everything that pages work with.
+    """Resources that pages and actions use.
 
     origin       scheme and host as browsers see them
     hosts        allowed values of a request's Host header
-    loopback     whether only this machine reaches the console
+    loopback     whether only this machine can reach the console
     cookie       name of the session cookie
     mark_key     key that signs marks of previews; valid only in this process
     work         runs a job's function, usually in another process
@@ -96,12 +96,12 @@ Filters = Mapping[str, tuple[str, ...] | None]
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
 }
-"""Roles that may take each action or look at each thing."""
+"""Roles that may take each action, or read each kind of data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Signed-in operator of a session, with how and when they proved their identity.
+    """The signed-in operator of a session, with how and when they proved their identity.
 
     began_at  beginning of the session, which does not change when the cookie is renewed
     """
@@ -117,18 +117,19 @@ class Person:
         return self.role in ROLES_OF[what]
 
     def proved_within(self, now: Instant) -> bool:
-        """Return whether the proof is recent enough for an irreversible act."""
+        """Return whether the person proved their identity recently enough for an irreversible
+        act."""
         return now - self.proved_at < FRESH_FOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One request of an operator, for a page or with a submitted form.
+    """A request of an operator, for a page or with a submitted form.
 
     subject  name of the page's subject in the address, if any
     format   html, json or csv
     given    fields of the submitted form
-    behind_s age in seconds of the oldest accepted delivery that is unread; 0 if none is unread
+    behind_s age in seconds of the oldest unread delivery; 0 if all are read
     """
 
     console: Console
@@ -142,12 +143,13 @@ class View:
 
     @property
     def file(self) -> ReceivedFile | None:
-        """Return the uploaded file of the form; None if the person chose no file."""
+        """Return the uploaded file in the form; None if the person chose no file."""
         return next(iter(self.files), None)
 
     @property
     def cookie(self) -> str:
-        """Return the session's cookie: the new cookie if this request renewed the session."""
+        """Return the session's cookie. If this request renewed the session, return the new
+        cookie."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 
@@ -157,12 +159,12 @@ class View:
 
     @property
     def rows(self) -> int:
-        """Return how many rows of a listing to load per page."""
+        """Return the number of rows of a listing to load at a time."""
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return a copy of this view with some parameters of its address changed. None removes a
-        parameter."""
+        """Return a copy of this view with changed parameters of the address. The value None removes
+        one."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -171,8 +173,8 @@ class View:
     async def job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
     ) -> Job:
-        """Begin a job in the operator's name, and wait briefly for the job to end. Raises
-        UsageError if the job failed, or if a job with this kind and subject is running."""
+        """Begin a job in the operator's name, and wait briefly for its end. Raise UsageError if the
+        job failed, or if a job with this kind and subject is still running."""
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
         await jobs.wait(job)
@@ -181,40 +183,41 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a running or recent job of any operator, or begin a job; wait briefly for its end.
-        A result is shared for GOOD_FOR, or until the audit trail grows: each import, decision and
-        run adds an entry there. Raises UsageError if the job failed."""
+        """Return a job of any operator that is running or still valid, or else begin a job. Wait
+        briefly for its end. A result is valid for GOOD_FOR, or until the audit trail grows, because
+        each import, decision and run adds an audit entry. Raise UsageError if the job failed."""
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
         await jobs.wait(job)
         return job
 
     def word(self, name: str) -> str | None:
-        """Return a parameter of the address; None if it is empty or missing."""
+        """Return a parameter of the address; None if it is missing or empty."""
         return composed(self.request.query_params.get(name, "")) or None
 
     def needed(self, name: str) -> str:
-        """Return a parameter of the address. Raises UsageError if it is missing."""
+        """Return a parameter of the address. Raise UsageError if it is missing."""
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter that has a fixed set of values. Raises UsageError for any other
-        value."""
+        """Return a parameter that must have one of these values; None if it is missing. Raise
+        UsageError for any other value."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
         return next((each for each in among if each == word), None)
 
     def filters(self, known: Filters) -> dict[str, Any]:
-        """Return the filters of a list by name, with None for each missing filter. Raises
-        UsageError for values that are not allowed."""
+        """Return a list's filters by name, with None for each missing filter. Raise UsageError for
+        a value that is not allowed."""
         return {
             name: self.word(name) if among is None else self.choice(name, among)
             for name, among in known.items()
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter as a whole number. Raises UsageError if it isn't one."""
+        """Return a parameter as a whole number; None if it is missing. Raise UsageError for any
+        other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -223,7 +226,8 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """Parse a parameter as a moment that a person typed. Raises UsageError if it isn't one."""
+        """Parse a parameter as a moment that a person typed; None if it is missing. Raise
+        UsageError for any other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -234,7 +238,7 @@ class View:
 
 
 def stated(name: str, value: T | None) -> T:
-    """Return a parameter's value. Raises UsageError if it is missing."""
+    """Return a parameter's value. Raise UsageError if the value is None."""
     if value is None:
         raise UsageError(f"{name}: say which")
     return value
@@ -245,19 +249,19 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page.
+    """A page of the console.
 
     path      address; an address that ends in `/{subject}` names a subject, and all other pages are
               in the navigation menu
     reads     permission that a role needs
-    load      makes the document, or a download; raises NotFoundError, and UsageError for invalid
+    load      returns the document, or a download; raises NotFoundError, and UsageError for invalid
               parameters
     rows      name of the document's list that its .csv contains, with the rows of all following
-              pages; empty for the name of `load` before `_document`
+              pages; if empty, the name of `load` before `_document`
     following  parameter of the address that loads the next page, by the name of the document's
-              member with its value; the member is None on the last page
-    template  template that shows the document, named `doc` there; empty for a name like that of
-              `load`
+               member with its value; the member is None on the last page
+    template  template that renders the document, which it names `doc`; if empty, the template named
+              like `load`
     group     group in the navigation menu; empty if the page's title is at the top level
     live      whether the page reloads when something arrives
     typed     parameters that a person types into a form; after a mistake in one of them, the form's
@@ -298,7 +302,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a form, in addition to the reason.
+    """A field of a form, in addition to the reason.
 
     kind     one line (or a choice), several lines, a new password, one file, several files, or a
              hidden value
@@ -319,7 +323,7 @@ class Field:
 
 
 PROPOSE: Final = "Propose it"
-"""Button of a form that needs another person's approval."""
+"""Button of a form for an act that another person must approve."""
 
 
 class Form:
@@ -330,7 +334,7 @@ class Form:
     ready     whether the form can be submitted
     reason    whether the form asks for a reason, with the label `why`
     password  whether the form asks for the password again because the action is irreversible
-    preview   whether the submitted form only previewed the action: the form is shown again, and
+    preview   whether submitting the form only previews the action: the form is shown again, and
               nothing is changed
     button    text of the button; empty for the action's own text
     columns, rows  table that is shown above the fields
@@ -364,9 +368,9 @@ class Form:
 
 
 class ActionResult:
-    """Result of an action, shown once as the answer to its form.
+    """Result of an action, which is shown once as the answer to the action's form.
 
-    back           page that follows
+    back           page that the person can go to next
     lines          sentences
     secret         secret that is shown only this once
     columns, rows  table of results; the first column names the row
@@ -387,11 +391,11 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One action, with a form at `/do/<name>`. The name is the name of `do` without `do_`.
+    """An action, with a form at `/do/<name>`. Its name is that of `do` without `do_`.
 
     permission  action that a role must be allowed to take; for an action that changes nothing, the
                 permission to read
-    ask         makes the form; raises the same errors as a page's `load`
+    ask         returns the form; raises the same errors as a page's `load`
     do          takes the action with the reason and `view.given`; returns the address of the page
                 with the result, a result to show at once, or a download
     button      text of the form's button; empty for the title's verb, such as "Pin it"

@@ -1,4 +1,4 @@
-"""Template filters that show words, money and moments."""
+"""Template filters that render words, money and moments."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -81,7 +81,7 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Colour of each word. Its sign and text say the same without colour."""
+"""Colour of each word. The word's symbol and text have the same meaning without the colour."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Taken: its signature is right, and it is kept.",
@@ -160,7 +160,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "unread_money_event": "Message about money not understood",
     "held_back": "Held back for a person",
 }
-"""Short name of each finding; the engine has the full sentences."""
+"""Short name of each finding. The engine has the full sentences."""
 
 HOLDS: Final[Mapping[HoldReason, str]] = {
     "rules_changed": "Newer rules alone let it be shipped",
@@ -169,21 +169,21 @@ HOLDS: Final[Mapping[HoldReason, str]] = {
     "maybe_other_shop": "Its payment may be another shop's",
     "gap_accepted": "What was said of its money may be lost",
 }
-"""Reasons for holding an order, in words."""
+"""Wording of the reasons for holding an order."""
 
 AGES: Final = {
     "week": "Up to a week old",
     "month": "8 to 30 days old",
     "older": "Older than 30 days",
 }
-"""Age groups of breaks (`worklist.AGES`)."""
+"""Wording of the age groups of breaks (`worklist.AGES`)."""
 
 SETTLINGS: Final[Mapping[LateDecision, str]] = {
     "refund": "Give it back",
     "accept": "Keep it",
     "credit": "Credit it to the customer",
 }
-"""Possible decisions about late money."""
+"""Wording of the possible decisions on late money."""
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_reference": "It names its payout, and the amounts are equal.",
@@ -208,7 +208,7 @@ SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "payouts": "Payouts of the statements, held against the bank.",
     "bank": "What the bank booked.",
 }
-"""Descriptions of the sides of the control totals."""
+"""Wording of the sides of the control totals."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
@@ -233,7 +233,7 @@ STEPS: Final[Mapping[str, str]] = {
     "unmatched": "took the match back",
     "settled": "decided about its money",
 }
-"""Steps in a break's history, made by a run or a person."""
+"""Wording of the steps in a break's history, which a run or a person made."""
 
 NOTIFICATIONS: Final[Mapping[str, str]] = {
     "waiting": "The shop has not taken it yet; it is sent again by itself.",
@@ -253,19 +253,19 @@ PROPOSALS: Final[Mapping[str, str]] = {
 """Meaning of each state of a proposal."""
 
 BEGUN: Final = "Another operator approved it, and it was begun."
-"""Meaning of `approved` while the act is not finished."""
+"""Meaning of `approved` while the act is begun but not finished."""
 
 OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
-"""Meaning of `approved` if the proposer must act afterwards."""
+"""Meaning of `approved` if the proposer must carry out the act afterwards."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
-"""Actions by which a proposer carries out what was approved, where approval does not."""
+"""Actions by which a proposer carries out an approved act, for kinds whose approval does not."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
 }
-"""State of an alarm that somebody works on, in words that follow a name."""
+"""Wording of the state of an alarm on which somebody works, to follow a name."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
@@ -347,17 +347,18 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "company_linked": "linked the company's account",
     "role_changed": "came in with another role of the company's account",
 }
-"""Actions in the audit trail, in words that follow a name."""
+"""Wording of the actions in the audit trail, to follow a name."""
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string of these filters with some of them changed. None removes a filter."""
+    """Return a query string with these filters, some of them changed. The value None removes a
+    filter."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:
-    """Render a word of the vocabulary with its colour and symbol."""
+    """Render a word of the vocabulary with the word's colour and symbol."""
     tone, words = TONES.get(word, "bad"), word.replace("_", " ")
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
@@ -367,9 +368,9 @@ _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Make the template filter for our own sentences. Commands between backquotes become code, or
-    links to the pages that show the same information. Moments are shown in the zone, with UTC in
-    their titles. Amounts are shown in the locale."""
+    """Return the template filter for our own sentences. It turns commands between backquotes into
+    code, or into links to pages that show the same. It shows moments in the zone, with UTC in their
+    titles, and amounts in the locale."""
 
     def local(found: re.Match[str]) -> str:
         if found[1].strip() not in EXPONENTS:
@@ -398,7 +399,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Commands that show one thing, with the page that shows it."""
+"""Pattern of a command that shows one thing; each such thing has a page."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),
@@ -414,7 +415,7 @@ _LISTS: Final = {
     "bank imports": ("/imports?kind=bank", "of the bank's files"),
     "tallyhook bank imports": ("/imports?kind=bank", "the list of the bank's files"),
 }
-"""Commands that list things, with the page's address and its name in a sentence."""
+"""Page address, and name of the page in a sentence, for each command that lists things."""
 
 
 def _code(command: str) -> Markup:
@@ -464,23 +465,23 @@ _OPTIONS: Final = tuple(
         (r"name one as --line", "choose one of them"),
     )
 )
-"""Command options that messages mention, with the form's wording that replaces them."""
+"""Options of commands in messages, each with the wording that forms use instead."""
 
 
 def file_part(text: str) -> str:
-    """Return a reference as a part of a file's name."""
+    """Return a reference in a form that can be part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
 
 
 def spoken(text: str) -> str:
-    """Turn an error's text into a sentence for a page. The sentence uses the names of form fields,
-    begins with a capital and ends with a period."""
+    """Return an error's text as a sentence for a page. The sentence uses the names of form fields,
+    begins with a capital letter and ends with a period."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
-    """Replace command options by the names of form fields, except between backquotes."""
+    """Replace the options of commands by the names of form fields, except between backquotes."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -489,24 +490,24 @@ def of_forms(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """End an error's text with a period."""
+    """Return an error's text with a period at its end."""
     return text if text.endswith(".") else f"{text}."
 
 
 def major(amount: str) -> str:
-    """Format an amount in major units with the locale's separators."""
+    """Format an amount in major units with the present locale's separators."""
     return local_number(Decimal(amount))
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount with a less prominent currency; a dash for None."""
+    """Render an amount with its currency in a less prominent style. Render None as a dash."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
 
 
 def money_cell(value: Mapping[str, Any] | None) -> Markup:
-    """Show an amount in a table cell without line breaks."""
+    """Render an amount without line breaks, for a table cell."""
     if value is None:
         return Markup('<span class="none">—</span>')
     shown = Markup("<small>{}</small> {}")
@@ -518,7 +519,7 @@ def plain_money(value: Mapping[str, Any]) -> str:
 
 
 def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
-    """Make the filter that shows an RFC 3339 moment in a zone, with UTC in its title."""
+    """Return the filter that shows an RFC 3339 moment in a zone, with UTC in its title."""
 
     def moment(value: str | None) -> Markup:
         if value is None:
@@ -534,7 +535,7 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Make the template filter for dates in imported files. Banks and statements state only days,
+    """Return the template filter for dates in imported files. Banks and statements state only days,
     which are stored as midnights in the zone."""
     moment = moment_in(zone)
 
@@ -554,7 +555,7 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a subject's page. A name that ends like a format gets an explicit
+    """Return the address of a subject's page. If the name ends like a format, add an explicit
     ending."""
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
@@ -585,5 +586,5 @@ def _named(names: Mapping[Any, str], code: str) -> str:
 
 
 def marked(value: object) -> str:
-    """Show a code as words."""
+    """Return a code as words, escaped for HTML."""
     return str(escape(str(value).replace("_", " ")))
