@@ -70,7 +70,8 @@ PLANNED: Final = 0.5
 """Share of the processor time for which to plan. The rest is for bursts, reports and backups."""
 
 CROWDED: Final = 0.5
-"""Share of a machine's capacity that the busiest minute may use before the next step is due."""
+"""Share of a machine's capacity that the busiest minute may use. Beyond it, the next step is
+due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +282,7 @@ def _sync(found: Capacity) -> Check:
 
 
 def _next_step(found: Capacity) -> Check:
-    """Return a check that says whether to move to PostgreSQL or to add another machine."""
+    """Return a check that says whether it is time to move to PostgreSQL or to add a machine."""
     peak, rates = found.rates.busiest_minute / (MINUTE / SECOND), found.rates
     used, step = peak / found.carried, "PostgreSQL"
     do = "move to PostgreSQL, with receivers and workers on several machines: RUNNING.md"

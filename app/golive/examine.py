@@ -221,7 +221,8 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """Check the provider (its clock is the reference), the shop, and the company's sign-in."""
+    """Return checks of the services that this one calls: the provider, with its clock as the
+    reference, the shop, and the company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:

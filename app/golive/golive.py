@@ -131,7 +131,7 @@ UNREACHED: Final = (
     "Check that `tallyhook serve` runs, that TALLYHOOK_PUBLIC_URL names its address, and that "
     "DNS, TLS and the proxy lead to it from here."
 )
-"""Hint for an endpoint that did not answer."""
+"""What to do about an endpoint that did not answer."""
 
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
@@ -162,7 +162,7 @@ the sandbox.
 """
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Scenarios that are the only check of an item."""
+"""By item of the checklist: the scenario that alone shows whether the item is met."""
 
 CHECKED: Final = (
     "api_keys",
@@ -176,7 +176,7 @@ CHECKED: Final = (
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
 UNTRIED: Final = " (not run yet)"
-"""Suffix of items that a run could not check, in the run's stored result."""
+"""Suffix that marks, in the stored result of a run, the items that the run could not check."""
 
 MAX_NOTE: Final = 2_000
 """Most characters of a note: a paragraph, and where the documents are."""
@@ -406,8 +406,9 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return the item's sources that the last signature does not cover. A signature covers the
-    sources for which it was requested, or else the sources of the next request."""
+    """Return those of the item's sources that the last signature does not cover. A signature covers
+    the sources for which it was requested; without a request before it, the sources of the next
+    request."""
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False

@@ -42,7 +42,7 @@ from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time after which an alarm that no receiver has seen is over. The watchdog looks four times in
-it."""
+this span."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 """Time for which the notice of a recovery is retried. The notice of an alarm is retried while it
@@ -51,7 +51,8 @@ lasts."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """Notice that an alarm is raised or over. A POST has UTC times, a mail local times."""
+    """A notice that an alarm is raised or over. A POST states times in UTC, a mail in local
+    time."""
 
     message: monitoring_store.AlarmMessage
     merchant: str

@@ -36,8 +36,8 @@ class Arrivals:
     """Arrivals up to `now`.
 
     last      arrival of the last verified delivery; None if there never was one
-    usual     number of deliveries in the same stretch (from `last` to `now`, at most LONGEST) on
-              each of the DAYS days before, most recent day first; counted up to EXPECTED
+    usual     number of deliveries between the times of day of `last` and `now` (at most LONGEST
+              apart) on each of the DAYS days before, most recent day first; counted up to EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
@@ -78,7 +78,7 @@ PATIENCE: Final[instants.Duration] = instants.HOUR
 """Least age of judged payments, because the link to an order may come after the payment."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""Time for which the alarm lasts after the last such payment: see `unread`."""
+"""Time for which the alarm lasts after the last such payment, as in `unread`."""
 
 LEAST: Final = 3
 """Number of payments without an order that raises an alarm if the source never had a payment with
@@ -112,7 +112,7 @@ class Seen(NamedTuple):
 
     paid        payments, latest first, none younger than PATIENCE
     whole       whether these are all payments that ever came
-    tied_since  sources that had a payment of an order recently
+    tied_since  sources that recently had a payment with an order
     """
 
     now: Instant
@@ -152,7 +152,7 @@ def no_order(seen: Seen) -> Alarm | None:
 
 
 def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
-    """Return the payments that justify an alarm, latest first."""
+    """Return the payments without an order that justify an alarm, latest first."""
     never_tied = seen.whole and not any(paid.tied for paid in payments)
     latest = payments[:MOST]
     if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):

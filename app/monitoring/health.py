@@ -123,7 +123,7 @@ that waits for it is abandoned earlier."""
 
 
 _left: Final = set[asyncio.Task[Any]]()
-"""Checks that took too long, until they have ended."""
+"""Checks that were given up because they took too long, until they end."""
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
@@ -186,7 +186,7 @@ async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
     """Return a sentence if the oldest delivery in the inbox has waited too long, or no reader was
-    seen for too long; None otherwise.
+    seen for too long; else None.
 
     elsewhere  since when this service waits for a separately started reader; None if it starts the
                reader itself

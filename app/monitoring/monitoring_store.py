@@ -28,9 +28,8 @@ UNREADABLE: Final = (
     "AND (source NOT IN :unvouched OR substr(headers, 1, 10) = :answers) "
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
 )
-"""Latest unreadable deliveries, counted by source, without the tests of `golive` and without
-requests that anybody can send. For sources with such requests, only answers to our questions
-count."""
+"""Query for the latest unreadable deliveries, counted by source. Tests of `golive` are left out,
+and so are requests that anybody can send: from such sources only answers to our questions count."""
 
 
 PAID: Final = (
@@ -40,7 +39,8 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""The limit is on deliveries, not payments, so that the work does not depend on content."""
+"""Query for payments. It limits the deliveries, not the payments, so that the work does not depend
+on content."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
@@ -258,7 +258,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
     """Mark alarms as over that no receiver has seen since an instant, and make their notices due.
-    Also mark alarms that a fast clock saw in the future."""
+    This includes alarms that a fast clock dated in the future."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -372,7 +372,7 @@ async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> Non
 
 
 async def delete_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Delete the owner of an alarm, unless somebody has taken the alarm again."""
+    """Delete this owner of an alarm. Does nothing if somebody has taken the alarm again."""
     await connection.execute(
         text("DELETE FROM alarm_owners WHERE alarm = :alarm AND at = :at"),
         {"alarm": taken.alarm, "at": taken.at},

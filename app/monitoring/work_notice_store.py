@@ -103,7 +103,8 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store the last entry that was sent to the operator, unless the operator has chosen again."""
+    """Store the last entry that was sent to the operator. Does nothing if the operator has chosen
+    again."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "

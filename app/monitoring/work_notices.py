@@ -45,7 +45,7 @@ MORNING: Final = 8 * HOUR
 work."""
 
 MOST: Final = 200
-"""Most entries in one notice. Further ones are in the next."""
+"""Most entries in one notice. The other entries are in the next notice."""
 
 ADDRESS_MAX: Final = 254
 """Characters of a mail address (RFC 5321)."""
@@ -64,9 +64,9 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """Notice of one operator's work. A POST has UTC times, a mail local times.
+    """A notice of one operator's work. A POST states times in UTC, a mail in local time.
 
-    id  the same for every try
+    id  equal at every try
     """
 
     id: str

@@ -62,7 +62,7 @@ _OURS: Final = (
     ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
-"""File names of a database. No backup may be written to one of these files."""
+"""Names of files that belong to a database. No backup may be written to one of these files."""
 
 
 async def rewrite(context: AppContext) -> None:
@@ -162,7 +162,7 @@ class FollowedLog:
     """The transparency log after a restore.
 
     leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log if the backup's log lacks its last leaf; else 0
+    cut      number of leaves in the replaced log if the backup's log lacks the last of them; else 0
     renamed  the new origin under which the log continues; None if it keeps its origin
     sure     whether the log is known to continue where it ended
     """
@@ -195,15 +195,15 @@ class FollowedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Steps that were done on a restored database before its first start.
+    """What was done to a restored database before its first start.
 
-    head      number of the last revision in the backup
-    first     number of the next revision
-    may       operators and tokens that may sign in; after a comparison, only those that could not
-              do so before the restore
-    gone      operators and tokens that could sign in before the restore and are not in the backup;
-              None if that could not be compared
-    log       how the log continues
+    head   number of the last revision in the backup
+    first  number of the next revision
+    may    operators and tokens that may sign in; after a comparison, only those that could not sign
+           in before the restore
+    gone   operators and tokens that could sign in before the restore and are not in the backup;
+           None if that could not be compared
+    log    how the log continues
     """
 
     head: int
@@ -282,7 +282,7 @@ async def restore(
                  is not accepted
 
     Raise ConfigurationError while a service runs and for a gap that is not accepted, NotFoundError
-    if there is no such backup, UsageError if there is a database that may not be replaced, and
+    if there is no such backup, UsageError if the present database may not be replaced, and
     StoreUnavailable for a backup that is damaged, or has objects that no migration of ours makes.
     """
     url = settings.database_url
@@ -393,8 +393,8 @@ async def _log(
     at: Instant,
 ) -> FollowedLog:
     """Return how the log continues after a restore. The log keeps its origin if it has the last
-    leaf of the replaced log. Otherwise it needs a new origin, because others may know leaves that
-    were signed under the old one."""
+    leaf of the replaced log. Otherwise it needs a new origin, because others may know leaves of the
+    replaced log that were signed under the old origin."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -456,7 +456,7 @@ def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
     """Return the tokens and operators that only the restored database has, and those that only the
-    replaced database had."""
+    replaced database has."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

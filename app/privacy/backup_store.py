@@ -246,7 +246,7 @@ def _require_whole_pages(source: Path) -> None:
 
 @contextmanager
 def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
-    """Yield a snapshot of the inbox beside a database; None if there is no inbox."""
+    """Yield a snapshot of the inbox beside a database; None if the database has no inbox file."""
     path = path_of(source)
     if not path.exists():
         yield None
@@ -311,7 +311,7 @@ _ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """Valid credentials: tokens as (name, hash), operators as (name, role)."""
+    """Credentials that are valid: tokens as (name, hash), operators as (name, role)."""
 
     tokens: frozenset[tuple[Any, ...]]
     operators: frozenset[tuple[Any, ...]]
@@ -321,10 +321,10 @@ class InForce:
 class Replaced:
     """The readable facts of the database that a backup replaces.
 
-    head     number of its last revision
+    head         number of its last revision
     last_commit  when it was last written
-    log      number of leaves in its log, and the hash of the last leaf; None if it has no log
-    origins  every origin that its log has had, the present origin last
+    log          number of leaves in its log, and the hash of the last leaf; None if it has no log
+    origins      every origin that its log has had, the present origin last
     """
 
     in_force: InForce
@@ -369,7 +369,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Turn errors of the block about the copy into a StoreUnavailable about the backup."""
+    """Turn errors about the copy, raised in the block, into a StoreUnavailable about the backup."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -408,8 +408,8 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
 
 
 def _free_name(wanted: Path) -> Path:
-    """Return the wanted name, with a number appended if it is taken, as by a restore in the same
-    second."""
+    """Return the wanted name. If it is taken, for example by a restore in the same second, append a
+    number."""
     numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
     return next(each for each in chain([wanted], numbered) if not each.exists())
 
@@ -478,8 +478,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name. If its log could not be folded, keep the log,
-    too."""
+    """Keep the old database under a second name, and its log, too, unless the log was folded into
+    it."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read

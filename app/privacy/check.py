@@ -80,8 +80,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the instant after which marks are not due. Marks up to this instant are due, or may be
-    claimed: a worker's claim sets the mark of a due order to the end of the claim."""
+    """Return the instant after which marks are surely not due. Up to it, a mark may be a worker's
+    claim on a due order: a claim moves the mark to the claim's end."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -176,8 +176,8 @@ class Rebuilder:
 
 @asynccontextmanager
 async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
-    """Start `jobs` processes that read and fold again, and end them afterwards. With 1, use this
-    process. Raises UnreachableError if a process died."""
+    """Start `jobs` processes that read and fold again, and end them afterwards. With 1, this
+    process does the work. Raises UnreachableError if a process died."""
     environment = context.database.environment
     if jobs == 1:
 
@@ -215,7 +215,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile the sources when they are first needed, so that their mistakes become errors of the
+    """Compile the sources on first use, so that mistakes in their settings become errors of the
     call."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
@@ -261,7 +261,7 @@ MAX_PROBLEMS: Final = 50
 """Problems that are listed; the others are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may be exchanged. The first body of an event id can differ by arrival and by
+"""Verdicts that may be exchanged, since the first body of an event id can differ by arrival and by
 commit."""
 
 
@@ -523,7 +523,8 @@ class _Check:
 
 
 def _has_lost_event(reread: index_store.Reread) -> bool:
-    """Return whether an event was read from a body that was pruned, and the event is gone, too."""
+    """Return whether an event was once read from a body that was pruned, and is not stored any
+    more."""
     was = reread.delivery
     pruned = was.pruned_at is not None and was.body is None
     return pruned and reread.event is None and was.verdict in _READ

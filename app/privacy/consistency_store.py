@@ -52,8 +52,7 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Return a sentence for each row that exists on one side only, or whose other columns
-        differ."""
+        """Return a sentence for each row that only one side has, or whose other columns differ."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:
@@ -89,7 +88,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return the rows of a database that have the same keys as the given rows."""
+        """Return this database's rows that have the same keys as the given rows."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -128,7 +127,7 @@ async def scratch_index(
     connection: AsyncConnection, *, sampled: bool
 ) -> AsyncIterator[AsyncConnection]:
     """Create an empty index beside the stored index. For a sample of the deliveries, copy the
-    stored contests into it, otherwise the links that stored records make."""
+    stored contests into it; otherwise add the links that stored records make."""
     async with scratch_database() as scratch:
         if sampled:
             await _copy(connection, scratch, "contested", ("order_key", "other"), _ALL_CONTESTED)
@@ -209,8 +208,8 @@ async def differences(
 
 
 def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
-    """Return rebuilt rows; move a row to the order of its stored row if both orders contest the
-    row."""
+    """Return rebuilt rows for a comparison. If a rebuilt row and its stored row are under two
+    orders of one contest, the rebuilt row is moved to the stored row's order."""
     orders = {row[key]: row[0] for row in stored}
     return [
         (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
@@ -224,8 +223,8 @@ async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[s
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return how many customers' numbers the bodies name but the store lacks. A number counts once
-    for each order. The store may have more numbers, from bodies that were deleted."""
+    """Return how many customers' numbers are in the bodies but not in the store. A number counts
+    once for each order. The store may have further numbers, from bodies that were deleted."""
     missing, contests = 0, await _contests(connection)
     noted = "SELECT digest, kind, thing FROM phones WHERE digest IN ({})"
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"

@@ -64,7 +64,7 @@ _TAKEN: Final[dict[Action, str]] = {
     "unmasked": "numbers or a body in full",
     "data_exported": "a copy of a person's data",
 }
-"""Wording for the trail's actions that export an order's or a person's data."""
+"""The trail's actions that export an order's or a person's data, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the kept inbox files that were lost since an instant. They hold bodies."""
+    """Return the kept files of inboxes that were lost since an instant. These files hold bodies."""
     path = context.database.path
     if path is None:
         return []

@@ -281,7 +281,7 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still hold a number or address although no row does.
+    """Return files of an SQLite database that still hold a number or address that no row holds.
     Call this in a process that no longer has the database open."""
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []

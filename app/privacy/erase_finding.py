@@ -139,7 +139,7 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Move orders with newer evidence to the orders that stay. Return them with their
+        """Move orders with newer evidence to the orders that stay. Return these orders with their
         deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
@@ -166,8 +166,8 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store the rows that still hold the number after erasing. These rows no longer count as
-        erased, even if they were planned to be."""
+        """Store which rows still hold the number after erasing. These rows do not count as erased,
+        even if they were meant to be."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
@@ -191,8 +191,7 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the erased attachments of other orders, because they name the customer's
-        number."""
+        """Return the erased attachments of other orders. They name the customer's number."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
@@ -490,7 +489,7 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge deliveries that belong to no ledger. Call this after the orders are judged."""
+        """Judge deliveries that belong to no ledger. Call this after the orders were judged."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -625,9 +624,8 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole bodies that hold the number but brought none of the deliveries found. The
-        delivery that had the number no longer has its own bytes. Each body is named by its first
-        delivery."""
+        """Judge whole bodies that hold the number, but of which no delivery was found by the
+        number: the bytes of that delivery are deleted. Each body is named by its first delivery."""
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

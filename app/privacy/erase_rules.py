@@ -168,8 +168,8 @@ LOOK_AGAIN: Final[Duration] = DAY
 """Time until the next check if the end is unknown, usually because it depends on a person."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until the next check of an order that is kept only for accounting. A refund may arrive late
-and is then erased, too."""
+"""Time until the next check of an order that is kept only for accounting. A late refund is then
+erased, too."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
@@ -217,7 +217,7 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return the names of an order's open points that a person must settle."""
+    """Return the names of the points of an order that a person must settle."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
@@ -267,7 +267,8 @@ def steps_for(
 
 
 def kept_since(what: str, last: Instant, minimum: Duration, *, as_of: Instant) -> KeptData | None:
-    """Return why data must stay, from the time of their last change; None if they may be erased."""
+    """Return why data must stay for some time after their last change; None if they may be
+    erased."""
     if as_of < last + minimum:
         return KeptData(what=what, why="minimum", until=last + minimum)
     return None

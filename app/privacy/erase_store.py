@@ -163,7 +163,7 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return the deliveries that came in these whole bodies, by the body's digest."""
+    """Return by digest the deliveries that came in these whole bodies."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -190,8 +190,7 @@ async def rejections_that_hold(
 async def rejections_received(
     connection: AsyncConnection, names: Iterable[str]
 ) -> list[tuple[str, Instant]]:
-    """Return those of these deliveries that are stored as refused, each with its time of
-    arrival."""
+    """Return which of these deliveries are stored as refused, each with its time of arrival."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 
@@ -282,8 +281,8 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""Statements that select rows which an erasure empties or deletes, by the order or its deliveries.
-Rows of other tables are found by their content."""
+"""Statements that select rows that an erasure empties or deletes, by order or by delivery. Rows of
+other tables are found by their content."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
@@ -300,7 +299,7 @@ IN_TRANSIT: Final = ("inbox", "suspects")
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
 _BESIDE: Final = "\n"
-"""Separator of a row's texts when they are searched as one."""
+"""Separator between the texts of a row when they are searched as one text."""
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
@@ -402,8 +401,8 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the stored whole body by delivery, for deliveries that came with others
-    in one body."""
+    """Return the digest of the stored whole body, by delivery, for those deliveries whose body
+    brought several."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -480,7 +479,8 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 
 
 class PendingLine(NamedTuple):
-    """A line that is not carried out yet; `why` is the code of the reason to wait, or empty."""
+    """A line of the journal that is not carried out yet. `why` is the code of the reason to wait;
+    empty if there is none."""
 
     number: int
     since: Instant
@@ -528,7 +528,8 @@ _NOTE_INSTEAD: Final = (
 
 
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
-    """Store the name of the database's journal, unless it has one. `instead` replaces it."""
+    """Store the name of the database's journal, unless a name is stored. With `instead`, replace
+    that name."""
     sql = _NOTE_INSTEAD if instead else _NOTE
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 

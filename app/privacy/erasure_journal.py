@@ -120,7 +120,7 @@ class JournalKey:
 
     def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
              ids: Sequence[str]) -> JournalLine:  # fmt: skip
-        """Build the line that follows a given line. `before` is the check of the given line."""
+        """Build the journal's next line. `before` is the check of the line before it."""
         text = f"{number} {format_instant(at)} {kind} {rule} {','.join(ids)}"
         check = self.check(before, text)
         return JournalLine(number, at, kind, rule, tuple(ids), check, f"{text} {check}")

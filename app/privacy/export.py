@@ -385,8 +385,8 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row that was found by a payment's reference belongs to that payment. Another
-    source may use the same reference."""
+    """Return whether a row that was found by a payment's reference belongs to the person's payment.
+    Another source may use the same reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:
@@ -407,8 +407,8 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return the content of a row that belongs to the person. For a file, return its path in the
-    copy, or why it is left out."""
+    """Return a content of the person's own row. For a file, return its path in the copy, or why the
+    file is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

@@ -159,8 +159,8 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object is about another person: it states that person's number or
-        address, or is a name or an address in an object that does.
+        """Return whether an object is about another person. That is so if it states that person's
+        number or address, or if it is a name or an address inside an object that does.
 
         around  whether the enclosing object is about another person
         """
@@ -180,9 +180,8 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether the text of a member is another person's name. In an object without a
-        number or address, a name counts as another person's if it differs from the person's known
-        names."""
+        """Return whether a member's text is another person's name. In an object without a number or
+        address, that is any name unlike the person's known names."""
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)

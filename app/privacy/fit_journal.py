@@ -52,7 +52,8 @@ async def begin_journal(context: AppContext) -> None:
 async def be_with(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
 ) -> None:
-    """Store the name of a database's journal. `instead` allows it to replace another journal's."""
+    """Store the name of a database's journal. With `instead`, the journal may replace another
+    one."""
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)
     await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
@@ -149,7 +150,7 @@ async def journal_state(context: AppContext) -> JournalState:
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
     """Return how many lines have been pending for long, the reasons, and since when. A line counts
-    if it has been pending for longer than PATIENCE, or must wait for a reason."""
+    if it has been pending for longer than PATIENCE, or has a reason to wait."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(erase_store.pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]

@@ -71,9 +71,9 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue with a standby that took over and lost nothing, in the caller's transaction.
-    Published numbers jump ahead, with an entry in the audit trail. The shop's statements count as
-    complete."""
+    """Make a database continue on a standby that took over and lost nothing, in the caller's
+    transaction. Published numbers jump ahead, with an entry in the audit trail. The shop's
+    statements count as complete."""
     head, first = await _jump(connection, at=at)
     await note_in_trail(
         connection,
@@ -107,7 +107,7 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Raise published numbers, and record that statements of the shop may be lost, in the caller's
+    """Skip published numbers, and record that statements of the shop may be lost, in the caller's
     transaction. Return the first new number.
 
     given  the last number that was published, if known

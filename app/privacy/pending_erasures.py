@@ -78,7 +78,7 @@ class PendingErasures:
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
-        """Return whether a due restriction must wait because stored data are dated later than
+        """Return whether due restrictions must wait because stored data are dated later than
         now."""
         if not due:
             return False
@@ -138,7 +138,7 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction for its next period; None if the restriction is over."""
+    """Return the restriction as it continues after a judgement; None if the restriction is over."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)
@@ -154,8 +154,8 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Move the restriction of a delivery to the order to which the delivery now belongs, because it
-    was assigned or read."""
+    """Move a delivery's restriction to an order. The delivery was assigned to the order or read
+    meanwhile."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])
@@ -164,7 +164,7 @@ def _give_to_order(
 def _note(
     connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
 ) -> None:
-    """Store the restriction for its next period, or its end."""
+    """Store the restriction as it continues, or its end."""
     if after is None:
         restriction_store.end_restriction(connection, before.kind, before.thing)
     else:

@@ -141,7 +141,7 @@ WAITS: Final = f"its order is listed as kept, with its own reason ({marks.GROUND
 """Reason that data stay for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should be here: report this to the program's maintainer"
-"""Message for personal data in a place whose mark rules it out."""
+"""Message about personal data in a place where the mark says that there are none."""
 
 
 def is_emptied(mark: marks.Mark) -> bool:

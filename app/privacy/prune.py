@@ -55,13 +55,13 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention period of each class of stored deliveries; None means for ever.
+    """How long each class of stored deliveries is kept; None means for ever.
 
-    quiet        bodies and headers, counted from the last evidence of their order, or from their
-                 arrival if they have no order. Both share a period, because neither is evidence or
-                 readable without the other. Never less than the longest time within which a source
-                 may redeliver
-    phones       digests of phone numbers, counted in the same way
+    quiet        bodies and headers, from the last evidence of their order, or from their arrival if
+                 they have no order. Both share a period, because neither is evidence or readable
+                 without the other. Never less than the longest time within which a source may
+                 redeliver
+    phones       digests of phone numbers, from the same time
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import
     disputes     minimum for bodies and headers, after the last capture of their order
@@ -334,7 +334,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """Return the number of rows of each class that were found or deleted."""
+        """Return for each class how many rows were found or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 

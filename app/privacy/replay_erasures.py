@@ -97,8 +97,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that an erasure empties, in order. Also return the rows to which digests among
-    these ids refer."""
+    """Return the ids that an erasure empties, in order, and the rows that the digests among these
+    ids stand for."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -136,7 +136,7 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
     "kept_attachments": "attachment",
     "kept_bank_lines": "bank_line",
 }
-"""Restricted data of a line, by the line's kind."""
+"""By kind of line: the restricted data that the line lists."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 """Kinds of lines whose ids are digests of another kind's keys."""
@@ -145,8 +145,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids of the data that an erasure restricts. Also return the rows to which digests
-    among these ids refer."""
+    """Return the ids of the data that an erasure restricts, and the rows that the digests among
+    these ids stand for."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -170,7 +170,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return the rows of this database to which the digests in some lines refer."""
+    """Return the rows of this database that the digests in these lines stand for."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
@@ -413,8 +413,7 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these deliveries may be among the suspects that could not be
-        read."""
+        """Return whether one of these deliveries may be a suspect that could not be read."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
@@ -426,8 +425,8 @@ class ErasureReplay:
     async def _empty_wholes(
         self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
     ) -> str | None:
-        """Empty the request bodies that brought these deliveries. Keep a body that has another
-        event which must still be read."""
+        """Empty the request bodies that brought these deliveries. Keep a body in which another
+        event must still be read."""
         beside = await erase_store.unread_beside(connection, deliveries)
         waiting = {each for each, others in beside.items() if others.difference(deliveries)}
         going = [each for each in deliveries if each not in waiting]
@@ -583,7 +582,8 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Create a new journal from the copy in the database, and rename the existing file."""
+    """Create a new journal from the database's copy, and rename the journal's file if there is
+    one."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

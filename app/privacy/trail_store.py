@@ -114,7 +114,7 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Build a function that makes one act of each entry, named after the entry's subject, with the
+    """Return a function that makes one act of each entry, named after the entry's subject, with the
     entry's instant and operator."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
@@ -328,7 +328,7 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence on each act that the trail states differently or not at all. `progress` is
+    """Return a sentence on each act that the trail states differently or lacks. `progress` is
     called with the number of imported lines that were checked since the last call."""
     found: list[str] = []
     for acts in _ALL:

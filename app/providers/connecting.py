@@ -37,7 +37,7 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 APART: Final = ("several shops", "several sellers")
-"""Words of a trap that explains how to separate several shops on one account."""
+"""Words that occur in a trap if it explains how to separate several shops on one account."""
 
 
 def _apart(profile: Profile) -> list[str]:

@@ -93,7 +93,8 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The words of a layout; None for words that the profile does not give."""
+    """Words by which a profile describes a layout; None for a word that the profile does not
+    state."""
 
     label: bytes | None
     prefix: bytes | None

@@ -80,8 +80,8 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Find the key with which the request was genuine when it arrived at `now`; None without
-        such a key."""
+        """Return the key that makes the request genuine as of `now`, its arrival; None if no key
+        does."""
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:

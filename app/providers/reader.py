@@ -88,8 +88,8 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 """Claims that need no confirmation, since they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims with members, such as metadata, that may be a refund's or dispute's own. For these only
-the account shows whose payment it is."""
+"""Claims of money that goes back. Members such as metadata may then be the refund's or dispute's
+own, so only the account shows whose payment it is."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 

@@ -115,7 +115,8 @@ class Ending:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets that are valid at `now`, or None without any."""
+        """Return a verifier with the secrets that are valid at `now`; None if no secret is
+        valid."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None

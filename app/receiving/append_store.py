@@ -54,16 +54,17 @@ class Envelope:
 class Arrival(NamedTuple):
     """One verified delivery on its way into the store.
 
-    headers  `name: value` lines, Latin-1, credentials left out
-    event    event in the body; None if the body could not be read
-    problem  sentence on why the body could not be read
-    whole    the whole body, if the request had several events and `body` is one of them
+    headers      `name: value` lines, Latin-1, credentials left out
+    event        event in the body; None if the body could not be read
+    problem      sentence on why the body could not be read
+    whole        the whole body, if the request had several events and `body` is one of them
     asked_about  whether the provider is asked about an unconfirmed event
-    customer  keyed digests by which the event's customer is found, as in `Reading`
-    values   whole values of an unreadable body, which may name an order; empty if the body was
-             read, or if anyone could have sent it
-    peer     kind of the sender's address, only for the log; empty if unknown
-    lane     sender's share of the questions to the provider about unconfirmed events: see `lane_of`
+    customer     keyed digests by which the event's customer is found, as in `Reading`
+    values       whole values of an unreadable body, which may name an order; empty if the body was
+                 read, or if anyone could have sent it
+    peer         kind of the sender's address, only for the log; empty if unknown
+    lane         lane in which questions to the provider about unconfirmed events of this sender
+                 wait: see `lane_of`
     """
 
     delivery_id: str
@@ -83,21 +84,21 @@ class Arrival(NamedTuple):
 
 
 NewEvent = tuple[Event, tuple[Any, ...]]
-"""An event, and its row, whose `order_key` is still None."""
+"""An event, and the row to insert for it. The row's `order_key` is set later."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""For each body of one event id, by digest: the order under which the body is stored, and the order
-that it names."""
+"""The bodies of one event id, by digest: the order under which a body is stored, and the order that
+the body names."""
 
 
 @dataclass(slots=True)
 class KnownEvents:
-    """The known bodies of each event id: stored, or appended in this transaction."""
+    """The known bodies of each event id: already stored, or appended in this transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
     def load(self, connection: PlainConnection, events: Sequence[Event]) -> bool:
-        """Load the stored bodies of these events' ids. Return whether any is stored."""
+        """Load the stored bodies with the ids of these events. Return whether there are any."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -153,7 +154,8 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals with new ids, the verdict on each arrival, and links that the commit will store."""
+    """Arrivals with new ids, the verdict on each arrival, and the links that the commit will
+    store."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -207,9 +209,9 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due, and note questions to ask, for events that `append_ahead` has stored. Raises
+    """Set orders due, and seal marks, for events that `append_ahead` has stored. Raises
     StoreUnavailable if some of the events are not visible yet. The events may have been stored
-    before this transaction, or before an interrupted one."""
+    before this transaction, or before an interrupted transaction."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -246,8 +248,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose id is not stored, each once. After a restore an id may be stored
-    already, because its inbox row is read again; this is not a redelivery. A refused arrival may
+    """Return the arrivals whose id is not stored, each once. After a restore an inbox row may be
+    read again although its deliveries are stored; this is not a redelivery. A refused arrival may
     also have been judged again and stored meanwhile."""
     if not came:
         return []
@@ -294,7 +296,7 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return the latest accepted and the latest readable arrival of each source, for
+    """Return each source's latest accepted arrival, and its latest readable one, for
     `note_sources`."""
     latest: dict[tuple[str, bool], Instant] = {}
     for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
@@ -307,7 +309,7 @@ READ: Final = "read "
 """Prefix of counters of deliveries that were read from the inbox: `read shop duplicate`."""
 
 READ_END: Final = "read!"
-"""Sorts after the names of all these counters, because `!` follows the blank."""
+"""Key that sorts after the names of all these counters, because `!` follows the blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
@@ -329,7 +331,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Name of the counter, on SQLite, of readers that started and have not appended anything yet."""
+"""Name of a counter on SQLite: readers that have started and not appended anything yet."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -412,7 +414,7 @@ def _judge(
 def judge_all(
     came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
-    """Return the verdict on each (event, delivery id, arrival), and the new events."""
+    """Return the verdict on each (event, delivery id, arrival), and the events that were new."""
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     for event, delivery_id, received_at in came:
@@ -489,9 +491,9 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that holds several events, once. A deleted body is stored again if an event
-    from it could be read, because another source may have sent the body. An unreadable body counts
-    as new each time, so it is not stored again."""
+    """Store each body that holds several events, once. If a body was deleted, store it again only
+    if one of its events could be read now: another source may have sent it. An unreadable body
+    counts as new each time, so it would return again and again."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):

@@ -16,23 +16,23 @@ READ_WITHIN_S: Final = 2.0
 """Seconds after which a delivery counts as unread. A question about one order waits as long."""
 
 SOON_S: Final = 0.1
-"""Seconds for which a call that states something about an order waits before it reads the order's
-state. No such call should wait for a whole burst of deliveries, which may take many seconds."""
+"""Seconds for which a call waits that states something about an order and then reads the order. No
+such call should wait for a whole burst of deliveries, which may take many seconds."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Age of the oldest unread delivery from which such a call does not wait at all, because the reader
-is too far behind."""
+"""Age of the oldest unread delivery from which a call with SOON_S does not wait at all, because the
+reader is too far behind."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
 """Age of the newest commit on a standby from which its copy counts as incomplete. Twice the
 reader's heartbeat, which is a commit every five seconds when nothing arrives."""
 
 _PAUSE_S: Final = 0.02
-"""Seconds between two checks if the reader is another process."""
+"""Seconds between two checks, for the case that another process reads."""
 
 Patience = Literal["long", "short", "none"]
-"""Time that a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none` it
-counts only deliveries older than READ_WITHIN_S."""
+"""How long a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none`, only
+deliveries older than READ_WITHIN_S count as unread."""
 
 
 async def behind_s(
@@ -43,7 +43,7 @@ async def behind_s(
     Every answer about orders, and every refusal to answer, uses this result. For a standby that
     lags behind its primary, the result is the age of the standby's copy.
 
-    as_of  the instant of the question, after which arrivals are ignored; None means now
+    as_of  the instant of the question: later arrivals are ignored; None means now
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
@@ -73,7 +73,7 @@ async def behind_s(
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if deliveries are unread. `as_of` is explained at `behind_s`."""
+    """Raise NotAllRead if deliveries that arrived up to `as_of` are unread; None means now."""
     behind = await behind_s(context, as_of=as_of)
     if behind:
         lags = ", or this standby lags behind its primary"

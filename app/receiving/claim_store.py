@@ -37,12 +37,11 @@ MOST_SEEN: Final = 1_000
 """Number of remembered claims beyond which a reader forgets those that it no longer sees."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row after which its records are read alone. A single expired claim
-may come from the death of any reader, and costs a second reading; two in a row may be the row's
-fault."""
+"""Number of expired claims on a row from which its records are read alone. A single claim may
+expire because any reader died, and costs a second reading; two in a row may be the row's fault."""
 
 HEADS: Final = 512
-"""Most rows or suspects in one look."""
+"""Most rows or suspects listed at a time."""
 
 
 class Head(NamedTuple):
@@ -68,7 +67,7 @@ class Claimant:
 
     @property
     def marks(self) -> str:
-        """SQL pattern that matches this reader's marks."""
+        """Return the SQL pattern that matches this reader's marks."""
         return f"{self._name}%"
 
     def next_mark(self) -> str:
@@ -76,7 +75,7 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether a free row or suspect still has another reader's expired claim."""
+        """Return whether a row or suspect that is free still has another reader's expired claim."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
@@ -156,7 +155,8 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""Claims rows that are unchanged since they were seen, and skips rows being claimed by others."""
+"""SQL that claims rows that are unchanged since they were listed. Skips rows that others are
+claiming."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
@@ -188,7 +188,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count a failed try, and allow any reader to try again."""
+    """Count a failed try of a suspect, and release it to all readers."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

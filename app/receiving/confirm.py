@@ -44,7 +44,7 @@ LEASE: Final[Duration] = 2 * MINUTE
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Longest pause between two questions about one event. The pause doubles each time up to this."""
+"""Longest pause between two questions about one event. Pauses double up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
 """Time for which one event is asked about: longer than the window of the slowest payment method, so
@@ -130,8 +130,8 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the next question about a payment's position. Return None if the
-    answer is final.
+    """Return the pause before the next question about a payment's position; None if the answer is
+    final.
 
     known  the payment's latest stored positions, newest first
     """
@@ -213,7 +213,8 @@ async def _store(
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Return whether an answer repeats the latest position and does not confirm a reversal.
+    """Return whether an answer only repeats the latest position. An answer that may confirm that
+    money was taken back says something new.
 
     known  the payment's latest stored positions, newest first
     """
@@ -303,8 +304,8 @@ async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
     """Return unfinished events that arrived before `until` and got no answer from `until` to
-    `as_of`. No provider is asked: an answer that arrives now was not known at `as_of`, and would
-    not change a report as of that instant."""
+    `as_of`. The provider is not asked now: a new answer was not known at `as_of`, and would not
+    change a report as of that instant."""
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
             connection, until=until, limit=MOST_ASKED_BEFORE + 1

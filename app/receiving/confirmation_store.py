@@ -92,7 +92,8 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
     If an event is already waiting, its pauses start again. Each event gets the turn after the last
     waiting event of its lane, but never a turn before the first waiting event of all lanes. So a
     sender of many events waits for other senders, and newcomers do not overtake for long. An event
-    that names a known reference uses that reference's lane, numbered after the senders' lanes.
+    that names a known reference uses that reference's lane. These lanes have numbers above the
+    senders' lanes.
     """
     if not events:
         return
@@ -160,10 +161,11 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Source whose due events are asked about, and the time limits.
+    """A source whose due events are asked about, and the time limits for questions.
 
     lease    how long a taken event stays taken
-    longest  longest pause between two questions"""
+    longest  longest pause between two questions
+    """
 
     source: str
     now: Instant
@@ -250,8 +252,8 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the next question about an event to `until`, or to now if it arrived again
-    meanwhile.
+    """Postpone the next question about an event to `until`. If the event arrived again meanwhile,
+    it stays due.
 
     answered  when the provider answered; None if it did not answer
     """
@@ -314,8 +316,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Set due every event that arrived before `until` and waits for its provider's answer. Events
-    with a running question are not changed. Return all waiting events, like `waiting_before`."""
+    """Set due every event that arrived before `until` and waits for an answer, except events with a
+    running question. Return all waiting events, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -371,8 +373,8 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Resume asking about unconfirmed events after the index was rebuilt. Includes every event that
-    waited before and has no later final answer.
+    """After the index was rebuilt, wait again for answers about unconfirmed events. Includes every
+    event that waited before and has no later final answer.
 
     not_known  kind of an answer that is final although it claims nothing
     never      sources whose providers are never asked
@@ -457,7 +459,8 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted after the last answer with the payment's position."""
+    """Return whether a gap was accepted after the last answer that states the payment's
+    position."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

@@ -43,7 +43,8 @@ class Guarded(Protocol):
     """Interface of a connection that these limits watch."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why to close the connection at loop time `now`; None if it may stay open."""
+        """Return why to close the connection at `now`, the event loop's time; None if it may stay
+        open."""
         ...
 
     def abort(self) -> None:

@@ -36,7 +36,7 @@ Links = dict[LinkKey, str]
 """The order to which each reference is linked."""
 
 RETURNED: Final = "_returned"
-"""Suffix of the kind of a link that returned money noted: `payment_returned`,
+"""Suffix of the kind of a link that was noted for returned money: `payment_returned`,
 `session_returned`."""
 
 LINKS_REMEMBERED = 20_000
@@ -51,7 +51,7 @@ ADOPTED = (
     "UPDATE events SET order_key=adopted.order_key FROM unnest($1::bigint[], $2::text[]) "
     'AS adopted ("row", order_key) WHERE events."row"=adopted."row"'
 )
-"""Assigns orphans, by row, to their orders. This is PostgreSQL's form, one statement."""
+"""SQL that assigns orphans, by row, to their orders: PostgreSQL's form, one statement."""
 
 _BROUGHT = (
     "WITH adopted AS (SELECT delivery_id, event_id, source, digest FROM events "
@@ -61,7 +61,7 @@ _BROUGHT = (
     "WHERE deliveries.verdict = 'duplicate' /* events WHERE \"row\" = ANY($1) */ "
     "/* deliveries WHERE event_id IN (SELECT event_id FROM events) */"
 )
-"""Selects the deliveries that brought some events."""
+"""SQL that selects the deliveries that brought these events."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
 """Row, source, event id, payment, session and standing of an event that waits for its order."""
@@ -111,13 +111,13 @@ class Linking:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield the orders that changed only because of links."""
+        """Yield the orders that changed only because of links: by adoption, or by a contest."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load the links of these events, and whether orphans exist. `assign` needs both."""
+        """Load the links of these events, and whether orphans exist. Call this before `assign`."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
@@ -145,7 +145,8 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link references that a record names, such as an opened session's. Write all changes."""
+        """Link references that a record names, such as an opened session, to orders. Write all
+        changes."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -215,7 +216,8 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Note the order that returned money names. Contest it with the payment's order."""
+        """Note the order that an event of returned money names, and contest it with the payment's
+        order."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -224,7 +226,8 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events until no new link appears, because one event may link another."""
+        """Assign nameless events to the orders that their references are linked to. Repeat until no
+        new link appears, because one event may link another."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -261,7 +264,7 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest orders that share an event id, including orders of nameless bodies."""
+        """Contest orders that have bodies of one event id, including bodies that name no order."""
         if not self.torn:
             return
         rows = select_rows(
@@ -285,7 +288,7 @@ class Linking:
 
 
 def _of_return(key: LinkKey) -> LinkKey:
-    """Return the link key under which returned money notes the order that it names."""
+    """Return the key of the link that notes the order named by returned money."""
     return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 

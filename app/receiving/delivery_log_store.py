@@ -24,14 +24,14 @@ _REFUSED_SHOWN: Final = (
 )
 _ACCEPTED_HALF: Final = sa.select(*_DELIVERIES.c)
 _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
-"""Both halves have the same columns, for `_with_events`."""
+"""Query for refused arrivals. It has the same columns as the other half, for `_with_events`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
     """One arrival as the receiver judged it, without its body. The event's kind, claim, order and
     money are None if no event was read. The order is also None if the event is in no order's
-    ledger. If `restricted`, the headers are hidden and `problem` says that they are."""
+    ledger. If the arrival is `restricted`, its headers are hidden and `problem` says so."""
 
     delivery_id: str
     received_at: Instant
@@ -137,7 +137,7 @@ _ACCEPTED: Final = (
 """Verdicts of accepted arrivals."""
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
-"""Condition as in the text of the partial index `ix_deliveries_verdict`."""
+"""Condition on the verdict, in the words of the partial index `ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
 _BROUGHT: Final = sa.union_all(
@@ -146,7 +146,8 @@ _BROUGHT: Final = sa.union_all(
     .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
     .where(EVENTS.c.order_key == sa.bindparam("order"), sa.text("again.verdict = 'duplicate'")),
 )
-"""Selects the ids of deliveries that brought an order's events. Each branch has an index."""
+"""SQL that selects the ids of deliveries that brought an order's events. Each branch has an
+index."""
 
 
 async def list_log(
@@ -219,7 +220,7 @@ async def delivery_before(
 
 
 LAST: Final = "\U0010ffff"
-"""Sorts after every id."""
+"""Text that sorts after every id."""
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
@@ -331,8 +332,8 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield deliveries by arrival, about `at_once` at a time: for each body with a digest in the
-    range, the delivery that first brought it."""
+    """Yield the delivery that first brought each body with a digest in the range, by arrival, about
+    `at_once` at a time."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]

@@ -18,8 +18,9 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""Selects the next due instant. The condition only steers the query to the index of waiting marks.
-Without it SQLite reads every order's mark, for readiness and for each round of a worker."""
+"""SQL that selects the next due instant. The condition only makes the query use the index of
+waiting marks. Without it SQLite reads every order's mark, for readiness and for each round of a
+worker."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -102,7 +103,8 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks unchanged since they were read: without new evidence or a new fold."""
+    """Return those of these marks that are unchanged: no new evidence came, and no fold was
+    published."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
@@ -130,9 +132,9 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct the marks of the orders from `first` to `last` to match their ledgers. Add missing
-    marks. Only for the sole user of a database: evidence that arrived after the folds would be
-    missed."""
+    """Correct the marks of the orders from `first` to `last`, so that they match the orders'
+    ledgers. Add missing marks. Only for the sole user of a database: evidence that arrived after
+    the folds would be missed."""
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
         "SELECT order_key FROM order_due WHERE backwards IS NULL AND order_key BETWEEN ? AND ?",
@@ -147,7 +149,7 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that become due after `beyond`, but not at the time of their next decision."""
+    """Return orders that are due after `beyond` for no known reason: not at their next decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -162,7 +164,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Set these orders due now if they would otherwise become due only after `beyond`."""
+    """Set those of these orders due now that are due only after `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -184,7 +186,8 @@ Mark = tuple[str, Instant | None, int]
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Set each mark due at its order's next decision, unless evidence arrived meanwhile."""
+    """Give each mark its order's next due time, unless new evidence has arrived since the mark was
+    read."""
     insert_rows(
         connection,
         table="order_due",

@@ -134,8 +134,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return the status code if the headers alone are a reason to refuse the request, else
-        None. Also return the body's length as the sender declared it, or 0."""
+        """Return a status code if the headers alone are a reason to refuse the request, else None.
+        Also return the body's length as the sender declared it, or 0."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -146,8 +146,8 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return the status and code for a request that is refused before its body is read. The
-        status becomes 429 if the sender's address has used up its allowance."""
+        """Return the status and code of a refusal before the body is read. The status becomes 429
+        if the sender's address has used up its allowance."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -157,7 +157,7 @@ class Webhooks:
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, declared: int, receive: Receive) -> bytes | None:
-        """Read the body. Return None if the body exceeds the limit; nothing of it is kept."""
+        """Read the body. Return None, and store nothing, if the body exceeds the limit."""
         if declared > self._limits.max_body_bytes:
             return None
         message = await receive()

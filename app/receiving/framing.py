@@ -26,7 +26,8 @@ class Received(NamedTuple):
     headers  as in `Arrival`
     url      path and query without secrets
     peer     kind of the sender's address (`kind_of`); empty if unknown
-    lane     sender's share of the questions to the provider: see `lane_of`"""
+    lane     lane in which questions to the provider wait: see `lane_of`
+    """
 
     delivery_id: str
     received_at: Instant

@@ -79,9 +79,9 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key in a request's scope after its sender stopped sending or disconnected. The sender may still
-read the answer, but need not be waiting. A handler that only waits should answer now, because the
-connection counts until it does."""
+"""Key in a request's scope, set once its sender has stopped sending or disconnected. The sender may
+still read the answer, but need not be waiting. A handler that only waits should answer now, because
+the connection counts until it does."""
 
 
 class AmbiguousRequest(Exception):
@@ -97,11 +97,11 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request. Closing it closes the connection.
+    """Transport for the handler of one request. Closing the transport closes the connection.
 
-    A head that declares its answer's length is held until the first part of the body, and both are
-    sent in one write: each write is a packet, and wakes the client. Other heads are sent at once,
-    because an endless answer may follow and the client needs the head.
+    A head that declares its answer's length is held back until the first part of the body, and both
+    are sent in one write: each write is a packet, and wakes the client. Other heads are sent at
+    once, because the answer may be endless and the client needs its head.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -110,7 +110,7 @@ class _Answering:
         self._connection = connection
         self._transport = connection.transport
         self._head: bytes | None = None
-        """Head that is held back; empty once a head was sent."""
+        """Head that is held back; empty once a head was sent; None before."""
 
     def write(self, data: bytes) -> None:
         if self._head is None and data != _CONTINUE:
@@ -222,7 +222,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Tell the running request, and requests that wait after it, that the sender hung up."""
+        """Mark the running request, and requests that wait after it: their sender has hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
@@ -269,7 +269,7 @@ class GuardedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note the end of the request. From now on the sender waits for an answer."""
+        """Note that the request is complete. From now on its sender waits for an answer."""
         if len(self.headers) != self._fields:
             raise AmbiguousRequest("header fields after the body, which are not accepted")
         self._stage, self._unframed = "", 0
@@ -330,7 +330,8 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        """Count bytes discarded after an answer. Close after LINGER_BYTES."""
+        """Count bytes that were discarded after an answer. Close the connection after
+        LINGER_BYTES."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self.transport.close()
@@ -353,9 +354,9 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed: the sender sends, or the client reads, too
-        slowly. Return None if it may stay. A connection that was idle too long between requests is
-        closed here without a reason."""
+        """Return why the connection must be closed, because its sender or its reader is too slow;
+        else None. A connection that was idle too long between requests is closed here without a
+        reason."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

@@ -82,7 +82,7 @@ class Inbox(inbox_store.InboxRows):
         self.signals = Signals()
         path = self.database.path
         self.turn = None if path is None else HeldFile(path, ".reading")
-        """Lock of the only reader of an SQLite database."""
+        """Lock held by the only reader of an SQLite database."""
         self._ring = RejectionRing(
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
         )
@@ -141,8 +141,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. A conflict means that another commit of the row is unfinished, and
-        raises StoreUnavailable so that the reader waits."""
+        """Run `append_ahead`. A conflict means that another commit of the row is unfinished; raise
+        StoreUnavailable then, so that the reader waits."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -155,8 +155,8 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be appended at present; None if one can. As a
-        test, a trial delivery is appended and rolled back."""
+        """Return a sentence on why no delivery can be appended at present; None if deliveries can
+        be appended. To find out, a trial delivery is appended and rolled back."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
@@ -328,7 +328,7 @@ class Inbox(inbox_store.InboxRows):
 
     async def loss(self) -> FoundGap | None:
         """Return the loss of the inbox file, noted by a service or found now. A file is lost if it
-        is missing, damaged, or without rows that were read from it.
+        is missing or damaged, or if it lacks rows that were read from it.
 
         Returns None if the file is unchanged, and a gap without deliveries if no delivery was lost.
         Only the holder of the serving lock may call this.
@@ -379,9 +379,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database whether the file was closed properly or lost. If the file is lost,
-        save unread rows that can still be read. If the database's log is lost, note that in the
-        file."""
+        """Note in the database how the file ended. If the file was closed properly, note that. If
+        it is lost, save unread rows that can still be read, and note the loss. If the database's
+        log is lost, note that in the file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)

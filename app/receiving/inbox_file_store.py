@@ -240,7 +240,7 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Replace an emptied or removed file with the pages of a new one, so that its log can be read.
+    """Replace an emptied or removed file with the pages of a new file, so that its log can be read.
     Call this only while no process has the file open. Without these pages, SQLite would delete the
     log."""
     lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]

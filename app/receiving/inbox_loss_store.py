@@ -91,8 +91,8 @@ def note_of(identity: str, last: int) -> bytes:
 
 
 class Noted(NamedTuple):
-    """The last row number that was noted. `complete` means that no later number was assigned,
-    because the machine has not restarted. Otherwise the note may be older than the file."""
+    """The last row number that was noted. `complete` means that no later number was assigned, as
+    the machine has not restarted since. Otherwise the note may be older than the file."""
 
     last: int
     complete: bool
@@ -117,10 +117,10 @@ class Left(NamedTuple):
 
     known     id of the file that the database reads; None if it reads none yet
     position  number of the last row that the database has read
-    closed    last number of the file when it was closed properly; None otherwise
+    closed    last number of the file when it was closed properly; else None
     lost      loss that a service noted
-    since     instant before which nothing is unread: arrival of the newest read delivery, or when
-              the file was opened with nothing unread; None if unknown
+    since     instant before which nothing is unread: arrival of the newest read delivery, or the
+              opening of the file if all was read then; None if unknown
     """
 
     known: str | None
@@ -165,7 +165,7 @@ def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> F
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy rows of the file to the table, and mark all rows up to a number as read."""
+    """Copy rows of the file to the table, and count all rows of the file up to `up_to` as read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -184,7 +184,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the row numbers above `after` that are readable from either end of a damaged file."""
+    """Return the row numbers above `after` that can be read from either end of a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -224,7 +224,7 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Return what is wrong with a file that was read before; None if nothing is found.
+    """Return what is wrong with a file that existed before; None if nothing is found.
 
     look  returns whether to check the whole file
     """
@@ -258,7 +258,10 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap left by lost rows. `kept` has facts that a running process has about rows."""
+    """Return the gap that these lost rows leave.
+
+    kept  facts that a running process knows about rows, by row number
+    """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
     return FoundGap(
@@ -303,7 +306,7 @@ def mend_length(path: Path) -> None:
 
 
 LOST_AS: Final = ".lost-"
-"""Part before the number in the name of a file that was moved aside."""
+"""Part of the name of a file that was moved aside. A number follows it."""
 
 
 def move_aside(path: Path) -> Path | None:

@@ -113,7 +113,8 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S after the last commit began, if other items have arrived since."""
+        """Delay the next commit until SPACING_S after the start of the last commit, if other items
+        have arrived since."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -170,7 +171,7 @@ class InboxQueue:
         )
 
     def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
-        """Return the error with which the senders of an unwritten batch are answered."""
+        """Return the error to answer to the senders of a batch that could not be written."""
         if _brings_deliveries(batch):
             self.faults += 1
             if self.faults == FAULTS:
@@ -218,8 +219,8 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Tell all waiting senders to try again. Drop the items that are not being written, and
-        accept no more until the running batch ends. The senders of the running batch are told, too,
+        """Answer all waiting senders that they must try again, and drop their items. Accept no more
+        items until the running batch ends. The senders of the running batch are answered, too,
         although its outcome is unknown."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)

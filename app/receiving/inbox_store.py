@@ -44,11 +44,11 @@ MOST_TRIES: Final = 3
 """Number of failed readings after which a delivery that is read alone is set aside."""
 
 POSITION: Final = "inbox position"
-"""Name of the counter for the last row number of the file that was read."""
+"""Name of the counter for the number of the file's last row that was read."""
 
 COVERED: Final = "inbox covered"
-"""Name of the counter for the last row number whose effect the database's file has without its
-log."""
+"""Name of the counter for the last row number whose effect is in the database's file even without
+its log."""
 
 RECORDS_READ: Final = "inbox records"
 """Name of the counter for the records of the file that were read."""
@@ -73,10 +73,10 @@ CLOSED: Final = "inbox closed"
 file is written."""
 
 OPENED: Final = "inbox opened"
-"""Name of the counter for when the file was opened with nothing unread."""
+"""Name of the counter for when the file was last opened while all its rows were read."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact for the id of the inbox file to which the position refers. The file stores the
+"""Name of the fact with the id of the inbox file that the position refers to. The file stores its
 id, too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
@@ -86,9 +86,10 @@ class Unread(NamedTuple):
     """One unread row with its number of records.
 
     items     None if the bytes are damaged
-    in_file   whether the row is in the file, not in the table
+    in_file   whether the row is in the file; if not, it is in the table
     taken_by  claim under which the row is read, or None
-    tries     number of expired claims"""
+    tries     number of expired claims
+    """
 
     seq: int
     holds: int
@@ -121,7 +122,8 @@ def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Return the number up to which no trace of the file's rows is left."""
+    """Return the number of the last row of which, with all rows before it, no trace is left in the
+    file."""
     return counter(connection, TIDIED)
 
 
@@ -167,8 +169,8 @@ KEEP_HELD: Final = statement(
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next rows with a number above `after`: at least one if any exists, then as many as
-    fit into `limit` records and `most_bytes`."""
+    """Return the next rows with a number above `after`: as many as fit into `limit` records and
+    `most_bytes`, but at least one if there is any."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -213,9 +215,9 @@ def cover(connection: PlainConnection) -> None:
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete rows that are read in this transaction. Return the rows that still existed. All rows
-    belong to one claim, or to none. A row that another reader has claimed meanwhile is not deleted.
-    Another reader of a deleted row waits for the commit."""
+    """Delete rows whose content is appended in this transaction. Return the rows that still
+    existed. All rows belong to one claim, or to none. A row that another reader has claimed
+    meanwhile is not deleted. Another reader of a deleted row waits for the commit."""
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
     claim = table[0].taken_by or "" if table else ""
@@ -294,7 +296,7 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make the position refer to this file from now on, with no row read. None means a file that
+    """Make the position refer to this file from now on, with no row read. None means that a file
     will be created later."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
@@ -306,7 +308,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Count the file's deleted rows as read, and the commits noted in it as present."""
+    """Count the rows that the file has deleted as read, and the commits noted in the file as
+    present."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -318,8 +321,8 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that the inbox file knows of but the database lacks. Return None if
-    there is no gap. A database that knows of no file may have lost the commit that named it."""
+    """Return the gap if the inbox file knows of commits that the database lacks; else None. A
+    database that knows of no file may have lost the commit that named the file."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -345,8 +348,8 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap, with an end in the future replaced by now. If the gap begins in the future
-    because a clock was ahead, it begins after the newest arrival that is not in the future."""
+    """Return the gap with an end in the future replaced by now. If the gap also begins in the
+    future, because a clock was fast, it begins after the newest arrival up to now."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -386,8 +389,7 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the file is missing or is not the one that the database has read. Return
-    None if it is that file, or the database has read no file yet."""
+    """Return a gap if the file that the database has read is missing or was replaced; else None."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -443,8 +445,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Note the orders that a suspect mentions. Does nothing if another reader has the suspect. The
-    orders are held if the suspect is set aside."""
+    """Note the orders that a suspect mentions. They are held if the suspect is set aside. Does
+    nothing if another reader has the suspect."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -515,7 +517,8 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """The inbox file; None if it does not exist, as for a database that was never served."""
+        """Return the inbox file; None if it does not exist, as for a database that was never
+        served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
@@ -545,13 +548,13 @@ class InboxRows:
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
         """Return (number, records, size, arrival) of every row of the file, in order. Also return
-        the number up to which read rows are deleted, and the noted LAST_COMMIT."""
+        the number up to which read rows are deleted, and the LAST_COMMIT noted in the file."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Count the unread rows up to these numbers, and all suspects."""
+        """Count the unread rows up to these row numbers, and all suspects."""
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
@@ -607,7 +610,7 @@ def last_number(connection: PlainConnection) -> int:
 
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
-    """Count the rows with numbers above `after` and up to `up_to`."""
+    """Return count, size and arrivals of the rows with numbers above `after` and up to `up_to`."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
         "WHERE seq > ? AND seq <= ?",
@@ -617,8 +620,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the unread rows of the file. Also return its last number, and whether every row above
-    `after` still exists. A missing number shows that a row is gone."""
+    """Count the unread rows of the file above `after`. Also return the file's last number, and
+    whether every row above `after` still exists. A missing number shows that a row is gone."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -651,4 +654,5 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""Selects the table's last number, and up to when a standby has replayed its primary's commits."""
+"""SQL for the table's last number, and for the instant up to which a standby has replayed its
+primary."""

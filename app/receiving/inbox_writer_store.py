@@ -41,18 +41,18 @@ QUIET_S: Final = 5.0
 """Seconds without a commit after which the database's log is folded, or folding is tried again."""
 
 ROOM_TIMES: Final = 3
-"""Number of bytes that an unread byte may still need in the log, in the database and in its
+"""Factor: each unread byte may still need this many bytes in the log, the database and its
 indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Bytes that an unread record needs at least, for its rows, its leaf and its order's ledger."""
+"""Least bytes that an unread record still needs, for its rows, its leaf and its order's ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Most bytes of rows deleted with a new row, or the new row's size if that is larger. Deleted rows
-are overwritten while a sender waits."""
+"""Most bytes of rows that are deleted while a new row is written, or the new row's size if that is
+larger. Deleted rows are overwritten while a sender waits."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
-"""DELETED_BYTES for a transaction that nobody waits for."""
+"""Like DELETED_BYTES, for a transaction that nobody waits for."""
 
 
 class InboxWriter:
@@ -78,7 +78,7 @@ class InboxWriter:
         self._shared = shared
         self._max_bytes = max_bytes
         self.may_delete: Callable[[], bool] = lambda: True
-        """Returns whether a position that was seen is certainly on the disk."""
+        """Function that returns whether a position that was read is certainly on the disk."""
         self.records = 0
         """Number of stored deliveries and rejections that are not known to be read."""
         self.size = 0
@@ -100,7 +100,7 @@ class InboxWriter:
         self._covered = 0
         """Number up to which rows may be deleted."""
         self._seen = self._noted = self._folded = 0
-        """LAST_COMMIT as last seen, as last noted in the file, and as last folded."""
+        """LAST_COMMIT as last read, as last noted in the file, and as last folded."""
         self._seen_at = self._noted_at = self._wrote_at = 0.0
         self._tidied = 0
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
@@ -164,8 +164,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which to delete rows next, so that about `size` bytes are
-        deleted. Return None if there is nothing to delete."""
+        """Return the number up to which to delete rows next, about `size` bytes in all; None if
+        there are none."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -174,7 +174,7 @@ class InboxWriter:
         return last
 
     def _to_note(self) -> int | None:
-        """Return LAST_COMMIT if it is newer than the file's note, else None."""
+        """Return LAST_COMMIT if it is newer than the note in the file; else None."""
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:
@@ -227,7 +227,8 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete rows that were read from the file and its log, where an erasure asks for it."""
+        """Delete all traces of rows that were read, in the file and its log, up to where an erasure
+        asks for it."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got
@@ -239,14 +240,15 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Note that the database's log was lost, as the service ends. The noted commit is newer
+        """Note, as the service ends, that the database's log was lost. The noted commit is newer
         than any in the database, so the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Note the database's last commit. After QUIET_S without a commit, fold its log."""
+        """Note the database's last commit in the file. After QUIET_S without a commit, fold the
+        database's log."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now

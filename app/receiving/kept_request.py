@@ -22,7 +22,7 @@ from reconcile.instants import HOUR
 
 
 class Kept(NamedTuple):
-    """A request, and the names of its headers whose values are not stored, such as credentials."""
+    """A request, and the names of its headers whose values were not stored, such as credentials."""
 
     request: Recorded
     left_out: list[str]
@@ -43,9 +43,9 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError if a person would see more numbers within SHOWN_WITHIN than is allowed. A
-    body or a full bundle counts as one number. Numbers shown for an approved proposal do not count.
-    The machine's owner has no limit, because the owner can read the database anyway."""
+    """Raise UsageError if a person would see more phone numbers within SHOWN_WITHIN than is
+    allowed. A body or a full bundle counts as one number. Numbers shown for an approved proposal do
+    not count. The machine's owner has no limit, because the owner can read the database anyway."""
     if not proved(who):
         return
     most = context.settings.phones.shown_per_hour
@@ -62,9 +62,11 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery. Note in the audit trail who sends it where.
+    """Return the request that brought a delivery, and note in the audit trail who sends it where.
+
     Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
-    or not stored whole, if the caller may not see bodies, or has seen too many this hour."""
+    or not stored whole, if the caller may not see bodies, or has seen too many this hour.
+    """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)
         entry = await find_in_log(connection, delivery_id)

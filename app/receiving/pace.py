@@ -24,7 +24,7 @@ _GROWTH: Final = 2
 
 
 class Pace:
-    """Number of pieces to process in the next of several similar transactions.
+    """Learns how many pieces of work the next of several similar transactions may process.
 
     first  pieces of the first transaction
     most   largest number of pieces, however fast they are
@@ -38,7 +38,8 @@ class Pace:
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
         """Run one transaction with this many pieces. Raises the errors of `Database.writing`. If
         another process waited for the transaction, rest as long afterwards. Otherwise a service
-        with many short transactions could run only one between two of these."""
+        with many short transactions would let the other process run only once between two of them.
+        """
         async with database.writing() as connection:
             began = perf_counter()
             yield connection
@@ -49,8 +50,8 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of endless work. It is small enough
-        for a short transaction while another process waits, else the largest allowed."""
+        """Return the number of pieces for the next transaction of work without an end: few enough
+        for a short transaction if another process waits, else the largest allowed."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:

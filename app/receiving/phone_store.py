@@ -15,15 +15,16 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""(digest, kind, thing, when it was first noted). The kind is `order`, `delivery` or RECIPIENT, and
-the thing is its reference or id."""
+"""(digest, kind, thing, when it was first noted). The kind is `order`, `delivery` or RECIPIENT. The
+thing is the reference or id of what the kind says."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on the recipient of a payment in a statement. Its thing is `stm:` and the
+"""Kind of a note on who received a payment in a statement. The note's thing is `stm:` and the
 payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""Selects notes through their index. Retention runs this for every order that it deletes."""
+"""SQL that selects notes through their index. Retention runs this for every order that it
+deletes."""
 
 KEY: Final = "phone key"
 """Name of the database's fact that holds the name of its key."""
@@ -41,7 +42,8 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return the note of a customer: of the order, or of the delivery if there is no order."""
+    """Return the note of a customer's number: on the order, or on the delivery if there is no
+    order."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -126,17 +128,17 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Make the database use the key with this name, unless it uses one already. Return whether it
-    uses this one: another host may have started first, with another key."""
+    """Make the database use the key with this name, unless it uses a key already. Return whether it
+    uses this key: another host may have started first, with another key."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses a key other than the one with this name.
+    """Return whether the database uses a key other than the key with this name.
 
-    used  result of `key_in_use`; if None, the stored digests show it
+    used  result of `key_in_use`; if None, the keys of the stored digests decide
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 

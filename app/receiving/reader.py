@@ -69,7 +69,7 @@ TRY_AGAIN_S: Final = 0.5
 the database is busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between checks for orders that another reader left held, on a database with several
+"""Seconds between checks for orders that another reader has left held, on a database with several
 readers."""
 
 BEAT_S: Final = 5.0
@@ -79,11 +79,11 @@ BEAT_S: Final = 5.0
 class Holding(NamedTuple):
     """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of  returns the orders that arrivals mention
-    hold       sets the delivery aside, and holds these orders
-    release    releases these orders after the delivery was read, except orders of another delivery
-               that is set aside
-    release_left  releases the orders that a reader left held because it ended before releasing them
+    orders_of     returns the orders that arrivals mention
+    hold          sets the delivery aside, and holds these orders
+    release       releases these orders after the delivery was read, except orders of another
+                  delivery that is set aside
+    release_left  releases orders that are still held because a reader ended before it released them
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -108,8 +108,8 @@ class ReaderContext:
 
 
 class Reader:
-    """Reader of the inbox until it is stopped. `alive` tells readiness whether it is running. On
-    SQLite only one process reads at a time; on PostgreSQL several readers may run."""
+    """Reads the inbox until it is stopped. Readiness checks `alive`. On SQLite only one process
+    reads at a time; on PostgreSQL several readers may run."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.
@@ -123,8 +123,8 @@ class Reader:
         self._draining = False
         self._began = False
         self._left_from = 0.0
-        """Time of the next check for orders that are still held although all deliveries were read.
-        A reader may have ended just before it released them."""
+        """Time of the next check for orders that are still held although their deliveries were
+        read. A reader may have ended just before it released them."""
         self._seen_at = 0.0
         self._pace = _pace(self._database)
         self._unread = Repeating()
@@ -210,7 +210,8 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Note that the reader ended normally, so that its unread rows do not become suspects."""
+        """Note that the reader ended normally, so that rows it has not read do not become
+        suspects."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -316,8 +317,8 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows. If there was no backlog, first look on a snapshot whether any row is free, so
-    that nothing is written when there is nothing to read."""
+    """Claim rows. If there was no backlog, first look on a snapshot for free rows, so that nothing
+    is written while there is nothing to read."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

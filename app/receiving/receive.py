@@ -119,9 +119,9 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the name of the source that accepts deliveries at this last path segment now. If
-        there is none, return the segment. It is masked if it may be a secret address, or the name
-        of a source that has a secret address."""
+        """Return the name of the source that now accepts deliveries at this last segment of the
+        path. If there is none, return the segment, masked if it may be a secret address, or the
+        name of a source that has one."""
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name
@@ -131,7 +131,7 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return the private headers of all sources: a wrong name may come with the right token."""
+        """Return the private headers of all sources: the right token may come in a wrong header."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 

@@ -195,6 +195,6 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return the bytes counted for bodies, headers and rows. A Latin-1 character takes up to two
-    bytes in UTF-8."""
+    """Return how many bytes these bodies, headers and rows count toward the limit of the ring. A
+    Latin-1 character takes up to two bytes in UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -42,7 +42,8 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Use up an amount if that much is left. Return whether it was. `now` is in seconds."""
+        """Use up an amount of the allowance if that much is left. Return whether it was. `now` is
+        in seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -57,7 +58,8 @@ class RejectionRate:
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Set both rates, in rejections a minute: of all addresses together, and of each."""
+        """Set the rates in rejections a minute: for all addresses together, and for each
+        address."""
         self._clock = clock
         self._per_address = per_address
         self._all = Allowance(in_all, clock())

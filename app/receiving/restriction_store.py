@@ -8,7 +8,8 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One restriction. `look_at`: when to judge it again; `erasure`: its last erasure's instant."""
+    """One restriction. `look_at` is when to judge it again, `erasure` the instant of the last
+    erasure that needed it."""
 
     kind: str
     thing: str
@@ -43,8 +44,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Upsert that keeps the first `since` of a thing that is restricted again. So a journal line that a
-restore carries out a second time changes nothing."""
+"""Upsert that keeps the first `since` if a thing is restricted again. So repeating a journal line
+after a restore changes nothing."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -108,6 +109,7 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that an erasure restricted and that is still needed; None if none is."""
+    """Return one order that an erasure restricted and that is still needed; None if there is
+    none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

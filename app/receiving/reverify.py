@@ -57,7 +57,7 @@ class Reverified:
     cut: int = 0
 
     def refuse(self, verdict: str) -> None:
-        """Count one more delivery that stays refused."""
+        """Count one more delivery that is still refused."""
         self.refused[verdict] = self.refused.get(verdict, 0) + 1
 
 
@@ -195,8 +195,8 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a rejection as of its arrival, or as of another instant at which it may have arrived if
-    the clock was wrong. Return None if too little of its body was stored.
+    """Judge a rejection as of its arrival. If the clock was wrong, also judge it as of other
+    instants at which it may have arrived. Return None if too little of its body was stored.
 
     spans  time spans during which the clock was ahead
     """
@@ -235,9 +235,9 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Judge a request as of an instant. If its timestamp is refused at that instant, search the
-    bounds by bisection for an instant that it allows, because only the verifier can read the
-    timestamp."""
+    """Judge a request as of an instant. If its timestamp is refused at that instant, search within
+    the bounds for an instant at which it is valid. The search is a bisection, because only the
+    verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -235,8 +235,9 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states. If a source is refusing, its state includes the signature doctor's
-    finding on its latest refused delivery: the first known mistake, or else what to check."""
+    """Return the source states, with an explanation for each refusing source. It is the signature
+    doctor's finding on the latest refused delivery: the first known mistake, or else what to check.
+    """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}
     for number, each in enumerate(found):

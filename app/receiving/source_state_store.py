@@ -118,7 +118,7 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set back to now the sources' instants, and the counter `also`, that lie in the future."""
+    """Set the sources' instants that lie in the future back to now, and also the counter `also`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -128,7 +128,7 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return the arrivals of each of these sources. For an unsigned source, oversized bodies do not
+    """Return the arrivals of each of these sources. Oversized bodies of an unsigned source do not
     count, because anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
@@ -205,7 +205,7 @@ _REFUSED_IN: Final = _NOT_KEPT_IN.replace("verdict =", "verdict <>")
 class LastEvent(NamedTuple):
     """One of a source's latest deliveries.
 
-    of_payment  whether its event is about a payment, and is not merely an unverified claim
+    of_payment  whether its event is about a payment and not merely an unverified claim
     placed      whether its event is in an order's ledger
     others      whether its event names another shop or seller, or names none although its source
                 requires one

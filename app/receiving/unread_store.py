@@ -57,8 +57,8 @@ EMPTIED: Final = (
     "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
     "AND links.source = unread_values.source)"
 )
-"""Deletes the values of messages whose bytes are deleted, except values that name a known order.
-Nobody has read or judged the message, so answers about that order are still withheld."""
+"""SQL that deletes the values of messages whose bytes are deleted, except values that name a known
+order. Nobody has read or judged such a message, so answers about that order are still withheld."""
 
 
 def any_unread(connection: PlainConnection) -> bool:

@@ -115,8 +115,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests of a source were not stored since its last log line. Return 0 if
-        less than EVERY_S has passed since that line."""
+        """Return how many requests of a source were not stored since the last log line about it.
+        Return 0 if that line is younger than EVERY_S."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

@@ -60,8 +60,8 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in order. For an event that cannot
-    be read, the arrival has the reason instead.
+    """Return an arrival for each event of an accepted request, in order. If an event cannot be
+    read, its arrival has the reason instead.
 
     No accepted request is refused here: if it no longer fits the profile or the sources because
     they have changed, it is unreadable.

@@ -153,7 +153,7 @@ class Stage:
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
     def order(self, reference: str) -> str:
-        """Return an order's address in the API of the same host."""
+        """Return the address of an order in the API of the receiver's host."""
         split = urlsplit(self.webhook_url)
         path = f"/api/v1/orders/{quote(reference, safe='')}"
         return urlunsplit((split.scheme, split.netloc, path, "", ""))

@@ -33,8 +33,8 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Outcomes of a payment by the kinds of its events, the strongest first.
-A pending one times out."""
+"""Outcomes of a payment by the kinds of its events, the strongest first. A payment that stays
+pending times out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
@@ -94,7 +94,7 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """Return the outcome of a payment."""
+    """Return the outcome of a payment by everything that happened to it."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 

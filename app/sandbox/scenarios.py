@@ -12,14 +12,15 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""Rule for an amount: the order's amount, some minor units less, a third of it, or the rest."""
+"""Rule for an amount: the order's amount, some minor units less, a third of it, or what is left of
+it."""
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""A delivery of an event.
-It is unchanged, or properly signed with another amount, or changed after it was signed."""
+"""How a copy of an event is delivered: unchanged, properly signed with another amount, or changed
+after it was signed."""
 
 Start = Literal["opening", "expiry"]
-"""Instant from which a delivery's time counts."""
+"""Instant from which the time of a delivery is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return 100 minor units less than the amount. For 100 or fewer, return one unit less; for a
-    single unit, 100 more."""
+    """Return another amount than this one: 100 minor units less. For 100 or fewer, return one unit
+    less; for a single unit, 100 more."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 

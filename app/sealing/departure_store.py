@@ -24,7 +24,7 @@ class Departure:
 
     way   a DepartureWay, or the verifier key of the witness that cosigned the checkpoint
     at    when it was published; the witness's time if it was cosigned
-    line  the line of the note with the cosignature; None for other ways
+    line  the line of the note with the cosignature; None for a DepartureWay
     """
 
     size: int
@@ -35,7 +35,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Note that a checkpoint was published on a channel, unless this is already noted."""
+    """Store that a checkpoint was published on a channel, unless that is stored already."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -48,8 +48,8 @@ async def add_departure(connection: AsyncConnection, departure: Departure) -> No
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """Return published checkpoints that are larger than `size`, or have this size and a later
-    channel in order, by size and channel."""
+    """Return up to `limit` published checkpoints after (`size`, `way`), sorted by size and then by
+    channel."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -73,7 +73,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
     """Return the size of the largest published checkpoint, and when it was last published on a new
-    channel. Return None if no checkpoint was published."""
+    channel; None if none was published."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -115,7 +115,7 @@ async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
     """Return the smallest checkpoint size that covers a leaf and that a quorum of these witnesses
-    has cosigned; None if there is none yet."""
+    has cosigned; None if there is none."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -178,9 +178,11 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Claim the right to ask a witness until an instant, so that only one worker asks it.
+    """Claim the right to ask a witness until an instant, so that only one worker asks. Return
+    whether that worked.
 
-    before  `next_at` of the witness as it was read; None if the witness was never asked"""
+    before  `next_at` of the witness as it was read; None if the witness was never asked
+    """
     rows = await connection.execute(
         text(
             "INSERT INTO log_witnesses (witness, size, next_at, failures) "

@@ -44,8 +44,8 @@ class Sealable(NamedTuple):
     """Present content of one row. `subject` identifies the row among all kinds.
 
     order  order that the leaf names; None if the row belongs to no order
-    said   row of EVENT_COLUMNS that was read from a delivery, or the content of another row in
-           parts; None if a delivery could not be read, and for a tree of all orders
+    said   for a delivery, the row of EVENT_COLUMNS that was read from it, or None if it could not
+           be read; for another row, its content in parts; None for a tree of all orders
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Sealable(NamedTuple):
 
 
 class LeafPlace(NamedTuple):
-    """Position of a leaf among its order's leaves: the commitment to the order, in hex, the leaf's
+    """Position of a leaf among its order's leaves: the order's commitment in hex, the leaf's
     ordinal, and the number of the previous leaf."""
 
     of: str
@@ -233,10 +233,10 @@ _PLACES: Final = {
     name: place
     for place, name in enumerate((*mapping.EVENT_COLUMNS, "money", "order_money", "refunded_total"))
 }
-"""Positions of the values from which an event's parts are built: its columns, then its amounts."""
+"""Positions of the values that make up an event's parts: first its columns, then its amounts."""
 
 _CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
-"""Columns of currencies. The column before each has the amount."""
+"""Columns with currencies. The column before each has the amount in that currency."""
 
 _TEXTS: Final = ("claim", "digest", "kind", "method", "shop", "source", "standing", "unclear")
 _JSON: Final = ("money", "order_money", "parts", "refunded_total", "revocable_days", "states")
@@ -248,19 +248,19 @@ _WRITE: Final[Mapping[str, Callable[[Any], str]]] = {
     "standalone": lambda flag: "true",
 }
 _SAID_MEMBERS: Final = [(name, _PLACES[name], _WRITE[name]) for name in sorted(_WRITE)]
-"""Members of the part `said`, each with its place among the values and its JSON."""
+"""Members of the part `said`: name, position among the values, and how the value is written."""
 
 _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event with their columns. `said` has the column of the digest, which is never
+"""Parts of an event, each with its column. `said` has the column of the digest, which is never
 empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a leaf that records a changed reading or order of a delivery. Its
-    subject still lacks the number of the leaf, which is appended later."""
+    """Return the content of a leaf that records how a delivery is read or assigned now. Its subject
+    still lacks the number of the leaf, which is appended later."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -310,7 +310,8 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Flags as stored. Any other number is sealed unchanged, because somebody has altered the row."""
+"""Values of flags as stored. Any other number is sealed unchanged, because somebody has altered the
+row."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:

@@ -25,11 +25,12 @@ ALL: Final = 2**62
 """A limit above any number of rows."""
 
 SWEPT: Final = "sealed ids"
-"""Prefix, before a kind's name, of the fact in `meta` with the id that the sweep has reached; ""
-when the sweep is over."""
+"""Prefix of facts in `meta`, followed by a kind's name: the id that the kind's sweep has reached,
+or "" once the sweep is over."""
 
 SEALED: Final = "sealed"
-"""Prefix, before a kind's name, of the counter for the number up to which its rows are sealed."""
+"""Prefix of counters, followed by a kind's name: the number up to which rows of the kind are
+sealed."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:

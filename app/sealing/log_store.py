@@ -26,7 +26,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Kept hashes by level, first position, and position after the last: see
+"""Ranges of stored hashes as (level, first position, position after the last): see
 `reconcile.transparency.merkle`."""
 
 
@@ -45,7 +45,8 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing. If `signed` is None, the result only deletes marks."""
+    """Result of one round of sealing. With `signed` None, the round has added no leaves and only
+    deletes marks."""
 
     found: Unsealed
     book: OrderBook
@@ -182,7 +183,7 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrigin:
-    """A former origin of the log, which checkpoints of up to `size` leaves have."""
+    """A former origin of the log. Checkpoints of up to `size` leaves have this origin."""
 
     origin: str
     size: int
@@ -210,7 +211,8 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return the log's size when an earlier origin ended; None for the present origin."""
+        """Return how many leaves the log had when an earlier origin ended; None for the present
+        origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 

@@ -69,7 +69,7 @@ class OrderBook:
         self._secret = new_secret() if secret is None else secret
 
     def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
-        """Build the leaf of a row. It becomes the next leaf of the row's order."""
+        """Build the leaf of a row as the next leaf of the row's order."""
         place, order = None, row.order
         if order is not None:
             named = self._orders.get(order)
@@ -90,9 +90,9 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether the last leaf of a delivery already names this order and seals this
-        reading. Also return True if the delivery has no leaf yet, because its own leaf will do
-        both."""
+        """Return whether a delivery needs no further leaf of kind reading. That is so if its last
+        leaf already names this order and seals this reading, or if it has no leaf yet, because its
+        own leaf will do both."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:

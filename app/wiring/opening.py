@@ -63,9 +63,9 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the database uses another key than the file's, or there is no key
-    file: with a new key nobody would be found, or erased, by the phone numbers that were stored
-    before. A database that uses no key yet uses the file's from now on."""
+    """Raise ConfigurationError if the database uses another phone key than the file's, or if the
+    key file is missing. With a new key, nobody could be found or erased by the numbers that were
+    stored before. A database that uses no key yet uses the file's key from now on."""
     key = read_phone_key(path)
     async with database.reading() as connection:
         used = await key_in_use(connection)
@@ -87,8 +87,8 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether an SQLite database is about to be created. This also happens with a wrong
-    path, or with a path relative to another folder."""
+    """Return whether this start would create an SQLite database. That also happens by mistake, with
+    a wrong path, or a path relative to another folder."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 

@@ -123,8 +123,8 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Build the part that probes the certificate of the public URL. Return none if there is no
-    https URL or no client for outgoing requests."""
+    """Return the part that probes the certificate of the public URL. Return no part without an
+    https URL or a client for outgoing requests."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -170,7 +170,8 @@ class Service:
         self.read_elsewhere = False
         """True if separately started processes read accepted deliveries."""
         self.worker_missing: Callable[[], str | None] = lambda: None
-        """Returns why no accepted deliveries are read, if another process must read them."""
+        """Function that returns why no accepted deliveries are read, if another process must read
+        them."""
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
@@ -218,7 +219,8 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return why no payment can be started; None if one can. Deliveries are still received."""
+        """Return why no payment can be started; None if payments can be started. Deliveries are
+        received in either case."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
@@ -288,8 +290,8 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Process in which `working_parts` run: `apart` in a separate process, `all` of them or only
-`reading` in the receiver's process, or `none` because they are started separately."""
+"""Where `working_parts` run: `apart` in a separate process, `all` or only the `reading` ones in the
+receiver's process, or `none` because they are started separately."""
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from app.database.postgresql import Purpose
 from app.wiring.opening import open_context
 
 Refused = tuple[type[TallyhookError], str]
-"""Class and sentence of an error. Other data of the error are not passed between processes."""
+"""The class and the sentence of an error. Nothing else of an error is passed between processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def working_parts(
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
     """Return all parts that process accepted deliveries. `client` sends the shop's notifications,
-    and `signer` signs the log. If either is None, another process does its work."""
+    and `signer` signs the log. If one of them is None, another process does that work."""
     settings = context.settings
     parts = reading_parts(context, askers)
     parts.append(("the fold worker", FoldWorker(context)))

@@ -20,8 +20,8 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
     """Return an event for each payment that is returned because its order was not paid in full.
-    Nothing signs the list. Each event therefore claims `refund_pending`, as the profile says, which
-    only holds money."""
+    Nothing signs the list. So each event claims `refund_pending`, as the profile says: this only
+    holds money."""
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []
