@@ -71,7 +71,6 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
 
 
 def _subject(sha256: str, differs: Balances) -> str:
-    """Return the proposal's subject: one difference of one file."""
     digest = hashlib.sha256(f"{sha256} {differs.name}".encode()).hexdigest()
     return f"bank statement {digest[:16]}"
 

@@ -26,9 +26,6 @@ def payout_id(source: str, reference: str, currency: str) -> str:
     return "pyt_" + digest.hexdigest()
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
 
@@ -207,9 +204,6 @@ async def withdrawals(
     }
 
 
-# --- phone numbers in bank texts ------------------------------------------------------------------
-
-
 BankKey = tuple[str, int, int]
 """(subject, ordinal, since): one version of one line."""
 
@@ -251,8 +245,6 @@ async def rewrite_bank_texts(
             },
         )
 
-
-# --- balances of statements, whose rows are only added --------------------------------------------
 
 _BALANCES: Final = tuple(StatementBalances.__dataclass_fields__)
 

@@ -32,7 +32,6 @@ _ROWS_BETWEEN: Final = statement(
     _ROWS, row=_ROW, known=import_store.KNOWN, keys="match_key >= :first AND match_key < :beyond"
 )
 _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NULL"
-# --- reading --------------------------------------------------------------------------------------
 
 
 async def book_rows(
@@ -99,9 +98,6 @@ def book_line_of(row: Sequence[Any]) -> BookLine:
         refunded_at=row[10],
         method=row[11],
     )
-
-
-# --- phone numbers in imported order books --------------------------------------------------------
 
 
 LineKey = tuple[str, str, int]

@@ -355,7 +355,6 @@ def mark_of(found: Sequence[SeenBreak]) -> str:
 
 
 def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
-    """Raise UsageError if the breaks have changed since they were shown."""
     if seen in (None, mark_of(found)):
         return
     if len(found) == 1:
@@ -509,7 +508,6 @@ async def _acting(
 
 
 def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
-    """Raise UsageError if one person may not accept all of these breaks."""
     names = [each.identity for each in found if too_much(allowance, each.seen) is not None]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

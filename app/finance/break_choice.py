@@ -274,7 +274,7 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
     return chosen
 
 
-# --- acting on them -------------------------------------------------------------------------------
+# --- acting on chosen breaks ----------------------------------------------------------------------
 
 
 async def chosen_for(

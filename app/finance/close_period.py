@@ -407,7 +407,6 @@ def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_s
 
 
 def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
-    """Return the closing of the last closed month."""
     standing = [each for each in made if each.stands_at(None)]
     return standing[-1] if standing else None
 

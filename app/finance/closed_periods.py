@@ -111,9 +111,6 @@ async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
     ]
 
 
-# --- the calendar ---------------------------------------------------------------------------------
-
-
 async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
     closed = await period_store.closed_periods(connection)
     last = (await closing_named(connection, closed[-1].period)).month if closed else None

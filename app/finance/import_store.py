@@ -233,7 +233,7 @@ def import_of(row: Any) -> Import:
     return Import(**dict(zip(_COLUMNS, row, strict=True)))
 
 
-# --- lines in force after imports -----------------------------------------------------------------
+# --- lines that are current after imports ---------------------------------------------------------
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"

@@ -192,9 +192,6 @@ def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
     return process, ours
 
 
-# --- in each matching process ---------------------------------------------------------------------
-
-
 def _serve(pipe: Pipe, settings: Settings) -> None:
     look_seldom()
     answer(pipe, settings)

@@ -213,7 +213,7 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 }  # fmt: skip
 
 
-# --- effects of rows ------------------------------------------------------------------------------
+# --- effects of an import on lines ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -559,7 +559,6 @@ Stretch = Mapping[str, str]
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
-    """Build the statement `form` for a kind of line and a stretch of lines."""
     table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
     content = own if form is _CHANGED else ("line", *own)
     made = _MADE if kind == "bank" else ""

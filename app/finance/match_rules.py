@@ -29,7 +29,7 @@ from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.match import Change, Decision, Effect, compare
 from reconcile.money import Money, major_text, to_json
 
-# --- comparing rules ------------------------------------------------------------------------------
+# --- comparing two sets of rules ------------------------------------------------------------------
 
 
 class RuleChangeDocument(TypedDict):
@@ -172,7 +172,7 @@ LIMITS_NAMED: Final = 9
 """Most changed limits that a sentence lists: three currencies have nine."""
 
 
-# --- rules in force, new rules, and their preview -------------------------------------------------
+# --- current rules, new rules, and their preview --------------------------------------------------
 
 
 MOST_REPORTED: Final = 1_000

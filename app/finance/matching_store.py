@@ -89,9 +89,6 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
     return int(orders), int(lines)
 
 
-# --- saved rules of matching ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
     """A saved version of the rules: its number from 1, its time and author, and the file's text."""
@@ -138,8 +135,6 @@ async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml:
     )
     return saved
 
-
-# --- rows joined across orders --------------------------------------------------------------------
 
 AT_ONCE: Final = 4_000
 """Most rows in memory at a time during a search."""

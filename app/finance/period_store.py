@@ -259,7 +259,6 @@ _FIRST: Final = (
     "SELECT received_at FROM deliveries ORDER BY id LIMIT 1",
     "SELECT started_at FROM imports ORDER BY number LIMIT 1",
 )
-"""Queries for the times of the first publication, the first arrival and the first import."""
 
 
 async def first_known(connection: AsyncConnection) -> Instant | None:

@@ -78,7 +78,7 @@ class Placing:
     replaces: str | None = None
 
 
-# --- orders that fit --------------------------------------------------------------------------
+# --- orders that a payment may be for -------------------------------------------------------------
 
 Reason = Literal["amount", "number", "time"]
 
@@ -169,7 +169,7 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-# --- acts ----------------------------------------------------------------------------------------
+# --- acts on a payment ----------------------------------------------------------------------------
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
@@ -425,7 +425,6 @@ async def _write(
 
 
 def _sentence(seen: _Seen, asked: Placing) -> str:
-    """Return the sentence that the second person approves."""
     payment = seen.payment
     money = "an amount that is not clear" if seen.money is None else str(seen.money)
     what = f"{payment.id} ({money}, received {format_instant(payment.received_at)})"

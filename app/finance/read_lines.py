@@ -140,9 +140,6 @@ def _place(row: tuple[Any, ...]) -> tuple[str, str]:
     return row[0], row[1]
 
 
-# --- for JSON -------------------------------------------------------------------------------------
-
-
 class BookLineDocument(TypedDict):
     line: str
     reference: str

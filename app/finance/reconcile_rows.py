@@ -423,7 +423,7 @@ def _bounded(count: int, what: str) -> None:
         )
 
 
-# --- facts beside the rows ------------------------------------------------------------------------
+# --- facts that a matching needs besides its rows -------------------------------------------------
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:

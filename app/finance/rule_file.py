@@ -34,7 +34,6 @@ DURATIONS: Final = (
 _DURATION: Final = re.compile(r"([0-9]{1,4}) ?(day|days|hour|hours)", re.ASCII)
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,6})?", re.ASCII)
 _MILLION: Final = 10_000
-"""Parts per million in one per cent."""
 
 
 Period = Literal["day", "month"]

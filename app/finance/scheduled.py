@@ -40,9 +40,6 @@ WAITING_PAUSE: Final[Duration] = MINUTE
 seconds, and a try that must wait costs one query of the inbox."""
 
 
-# --- what is due ----------------------------------------------------------------------------------
-
-
 async def due_now(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[tuple[schedule.ScheduleEntry, Instant]]:
@@ -94,10 +91,6 @@ def _has_passed(until: Instant | None, now: Instant) -> bool:
 
 
 _OPEN: Final = ("running", "waiting", "failed")
-"""States of work that is tried again after `until`."""
-
-
-# --- claims and results ---------------------------------------------------------------------------
 
 
 async def claim(
@@ -218,9 +211,6 @@ async def note(
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
     return run
-
-
-# --- for people -----------------------------------------------------------------------------------
 
 
 class DeliveredDocument(TypedDict):

@@ -180,7 +180,6 @@ class Staged:
             self._keep(row for row in self._merged() if row[0] not in gone)
 
     def _keep(self, rows: Iterator[Row]) -> None:
-        """Keep only these rows."""
         kept = Staged(self._columns, order=self._order)
         kept.add(rows)
         self.close()
@@ -210,9 +209,6 @@ def _explained() -> Iterator[None]:
         raise StoreUnavailable(
             f"the disk for temporary files (TMPDIR) cannot take this: {error.strerror or error}"
         ) from error
-
-
-# --- rows for one transaction ---------------------------------------------------------------------
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:

@@ -124,7 +124,6 @@ def _of_other_shops(
     *,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Return the payments in these events that belong to other shops."""
     known = {each.event.key: each.event for each in deliveries if each.received_at <= as_of}
     placed = {
         key

@@ -203,8 +203,6 @@ async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
     return found
 
 
-# --- late money -----------------------------------------------------------------------------------
-
 LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
     code: cause.late for code, cause in CAUSES.items() if cause.late is not None
 }

@@ -187,9 +187,6 @@ def work_time() -> float:
     return median(took)
 
 
-# --- what it means --------------------------------------------------------------------------------
-
-
 def judge(found: Capacity) -> Iterator[Check]:
     yield _rates(found.rates)
     yield from _space(found)
@@ -299,7 +296,6 @@ def _next_step(found: Capacity) -> Check:
 
 
 def _size(count: float) -> str:
-    """Format a number of bytes in GB, MB or kB."""
     for unit, size in (("GB", 1e9), ("MB", 1e6)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"

@@ -280,7 +280,7 @@ async def check_all(context: AppContext) -> Checked:
     return Checked(doctor=doctor, checklist=found)
 
 
-# --- the checklist --------------------------------------------------------------------------------
+# --- checks of the checklist's items --------------------------------------------------------------
 
 
 async def check_now(context: AppContext) -> list[golive.ChecklistItem]:

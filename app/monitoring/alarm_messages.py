@@ -202,8 +202,6 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
     return AlarmMessages(context, ways, to=to) if ways else None
 
 
-# --- owners ---------------------------------------------------------------------------------------
-
 TakenState = Literal["looking", "waiting"]
 TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
 """States of a taken alarm: the owner works on it, or waits for another, like the provider."""

@@ -27,8 +27,6 @@ from app.sealing import departure_store, log_queue_store
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.ledger import OUTCOMES
 
-# --- the certificate ------------------------------------------------------------------------------
-
 AGAIN_S: Final = 86_400.0
 """Seconds from an answer to the next probe. Certificates are renewed weeks before expiry."""
 
@@ -62,8 +60,6 @@ class PublicCertificate:
 def rest(answered: int) -> float:
     return AGAIN_S if answered else UNANSWERED_S
 
-
-# --- the database ---------------------------------------------------------------------------------
 
 COUNTED: Final = 100_000
 """Largest count of due orders, of notifications, and of rows to be sealed. Counting millions would

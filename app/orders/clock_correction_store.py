@@ -179,9 +179,6 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
     return [order for (order,) in rows]
 
 
-# --- the last correction -------------------------------------------------------------------------
-
-
 class ClockCorrection(NamedTuple):
     """One correction: the clock was fast from `since` on, and was put right at `until`.
 

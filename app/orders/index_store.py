@@ -151,8 +151,6 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
     )
 
 
-# --- by which settings each source was read ------------------------------------------------------
-
 _READ_BY = "read by "
 
 

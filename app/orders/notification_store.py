@@ -229,7 +229,6 @@ async def call_up_notifications(
 
 
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
-    """Set the due time of all waiting notifications of an order."""
     await connection.execute(
         sa.text(
             "UPDATE notifications SET due_at=:until WHERE order_key=:order AND due_at IS NOT NULL"
@@ -345,7 +344,7 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
     return row is not None and row[0] is None
 
 
-# --- for people ----------------------------------------------------------------------------------
+# --- lists of notifications, for people -----------------------------------------------------------
 
 
 async def send_again(

@@ -175,7 +175,6 @@ async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
 async def _settle(
     notifier: Notifier, taken: Sequence[Notification], answers: Sequence[Exchange]
 ) -> None:
-    """Store the results of one batch, and the state of the shop that they show."""
     context, destination = notifier.context, notifier.shop.destination
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -333,7 +332,7 @@ def notification_body(
     return json.dumps(document, ensure_ascii=False).encode("utf-8")
 
 
-# --- for people ----------------------------------------------------------------------------------
+# --- lists of notifications, for people -----------------------------------------------------------
 
 
 async def list_notifications(

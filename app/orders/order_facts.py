@@ -233,9 +233,6 @@ def _record(
     )
 
 
-# --- references -----------------------------------------------------------------------------------
-
-
 def named(
     known: Sequence[Record],
     order: str,
@@ -285,9 +282,6 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
         owner = taken.get((each.source, each.session, each.payment))
         if owner is not None and owner != order:
             raise ReferenceTaken(each, order=owner)
-
-
-# --- prices ---------------------------------------------------------------------------------------
 
 
 def _note_price(

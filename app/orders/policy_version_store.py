@@ -148,9 +148,6 @@ def _to(policy: str) -> str:
     return f"to {policy}"
 
 
-# --- since when an order needs a price of the shop's own ------------------------------------------
-
-
 async def required_since(connection: AsyncConnection) -> Instant | None:
     """Return the instant since which orders need a price from the shop; None if none is noted."""
     row = await connection.execute(
@@ -175,9 +172,6 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 async def forget_required(connection: AsyncConnection) -> None:
     """Note that orders no longer need a price from the shop."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
-
-
-# --- orders that money came for, after a gap was accepted -----------------------------------------
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:

@@ -60,8 +60,6 @@ def published_of(row: Sequence[Any]) -> Published:
     )
 
 
-# --- numbers -------------------------------------------------------------------------------------
-
 AHEAD: Final = 2**40
 """Fewest numbers that a restore skips: more than were assigned since any backup."""
 

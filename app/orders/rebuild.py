@@ -179,8 +179,6 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
         yield lambda orders: elsewhere(_folded_elsewhere, orders, now)
 
 
-# --- in each process that folds ------------------------------------------------------------------
-
 begun_with: Final[list[tuple[Settings, Policy]]] = []
 """Settings and policy with which a process of `processes` works."""
 
@@ -225,9 +223,6 @@ async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> R
                 else:
                     found.publications.append(publication)
     return found
-
-
-# --- in the one that publishes -------------------------------------------------------------------
 
 
 def _publish(

@@ -183,7 +183,6 @@ def _may_have_been_paid(history: History, *, until: Instant) -> bool:
 
 
 def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
-    """Return the captures dated up to an instant."""
     return [
         each
         for each in ledger.movements
@@ -192,7 +191,6 @@ def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
 
 
 def _answered(history: History, since: Instant) -> set[tuple[str, str | None]]:
-    """Return the payments whose position providers have stated since an instant."""
     return {
         (each.event.source, each.event.payment)
         for each in history.deliveries

@@ -135,9 +135,6 @@ _DATES: Final = (
 )
 
 
-# --- the last loss --------------------------------------------------------------------------------
-
-
 def last_loss(connection: PlainConnection) -> Instant | None:
     """Return when the database was last restored or a gap was last accepted; None if never."""
     rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='facts_lost_at'")

@@ -417,7 +417,6 @@ def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> 
 
 
 def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Money | None]:
-    """Return the captured, returned and remaining amounts in the first movement's currency."""
     stated = [(m.kind, m.money) for m in movements if m.money is not None]
     if not stated:
         return None, None, None

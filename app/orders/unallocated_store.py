@@ -37,7 +37,7 @@ def key_of(each: Event | Record) -> PaymentKey:
     return PaymentKey(each.source or "", each.payment or each.session or own)
 
 
-# --- which payments ------------------------------------------------------------------------------
+# --- payments without an order --------------------------------------------------------------------
 
 _LAST: Final = statement(
     "records.kind IN ('payment_assigned', 'payment_dismissed') AND NOT EXISTS "
@@ -268,7 +268,7 @@ def other_shops_key_naming(
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
 
-# --- their evidence ------------------------------------------------------------------------------
+# --- evidence about these payments ----------------------------------------------------------------
 
 _ORPHANS: Final = "SELECT {event} FROM events WHERE {of_no_order} AND events.{member} IN ({})"
 _ORPHANS_BY: Final = {
@@ -367,7 +367,7 @@ def _joined(
     return {key: frozenset(whole[key]) for key in keys if key in whole}
 
 
-# --- what people did -----------------------------------------------------------------------------
+# --- decisions of people about these payments -----------------------------------------------------
 
 _ACTS: Final = statement(
     "SELECT {record} FROM records WHERE kind IN ('payment_assigned', 'payment_dismissed') "

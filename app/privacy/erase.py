@@ -146,7 +146,6 @@ async def erase(
 async def _copies(
     context: AppContext, connection: Connection, erasure: Erasure, person: str | None
 ) -> list[TakenCopy]:
-    """Return the earlier copies of the data that the erasure touches."""
     orders = erasure.brought | erasure.staying
     deliveries = {*erasure.deliveries, *chain.from_iterable(orders.values())}
     since = None

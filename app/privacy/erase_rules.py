@@ -162,8 +162,6 @@ def kept_order(
     return kept_since(order, last_heard(history), periods.minimum, as_of=ledger.as_of)
 
 
-# --- end of a restriction -------------------------------------------------------------------------
-
 LOOK_AGAIN: Final[Duration] = DAY
 """Time until the next check if the end is unknown, usually because it depends on a person."""
 
@@ -179,8 +177,6 @@ def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
         return later if until is None else min(until, later)
     return Instant(now + LOOK_AGAIN) if until is None else until
 
-
-# --- what a person must settle, and whether it is settled -----------------------------------------
 
 ToSettle = FindingCode | Literal["unresolved"]
 

@@ -181,7 +181,6 @@ class ErasureJournal:
 
 
 def _portions(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Split ids into portions of one line each."""
     part: list[str] = []
     chars = 0
     for each in ids:

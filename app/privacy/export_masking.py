@@ -251,7 +251,6 @@ def _decoded(content: str | bytes) -> str:
 
 
 def _document(text: str) -> Any:
-    """Parse a JSON object or list; return None for other text."""
     if text.lstrip()[:1] in ("{", "["):
         with suppress(ValueError, RecursionError):
             return json.loads(text, parse_float=str)

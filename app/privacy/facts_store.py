@@ -32,9 +32,6 @@ async def _count(connection: AsyncConnection, table: str, which: str = "") -> in
     return int(await connection.scalar(text(statement(_COUNT, table=table, which=which))) or 0)
 
 
-# --- deliveries ----------------------------------------------------------------------------------
-
-
 _ODD: Final = (
     "SELECT id, digest, size, headers, body FROM deliveries WHERE {span} AND "
     "CASE WHEN body IS NULL THEN verdict <> 'duplicate' AND pruned_at IS NULL "
@@ -150,8 +147,6 @@ def _hex(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-# --- the index and the orders --------------------------------------------------------------------
-
 _READ: Final = "WHERE verdict IN ('stored', 'duplicate_with_different_body', 'not_ours')"
 _WITHOUT_MARK: Final = (
     "SELECT order_key FROM {table} WHERE order_key <> '' AND NOT EXISTS "
@@ -196,9 +191,6 @@ async def check_revisions(connection: AsyncConnection) -> list[str]:
 async def count_orders(connection: AsyncConnection) -> int:
     """Return how many orders have a cached ledger."""
     return await _count(connection, "ledgers")
-
-
-# --- the log -------------------------------------------------------------------------------------
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:

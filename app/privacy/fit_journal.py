@@ -181,9 +181,6 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
     )
 
 
-# --- lines that are pending -----------------------------------------------------------------------
-
-
 async def take_up_begun(context: AppContext) -> None:
     """Store lines that are only in the file as pending, because a crash interrupted their
     erasures."""

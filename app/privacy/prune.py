@@ -50,7 +50,7 @@ from reconcile.ledger.fold import fold, is_settled, last_heard
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Outcome
 
-# --- how long each class of data is kept, as the settings say -------------------------------------
+# --- how long each class of data is kept ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention
     )
 
 
-# --- retention ------------------------------------------------------------------------------------
+# --- finding and pruning what is old enough -------------------------------------------------------
 
 
 def ended_orders(

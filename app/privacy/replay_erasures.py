@@ -225,7 +225,7 @@ def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> lis
     return rows
 
 
-# --- carrying out ---------------------------------------------------------------------------------
+# --- carrying out lines of the journal ------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)

@@ -88,9 +88,6 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 }
 
 
-# --- how signatures are written in a header value -----------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Words by which a profile describes a layout; None for a word that the profile does not

@@ -166,8 +166,6 @@ _AMOUNTS: Final = ("money", "order_money", "refunded_total")
 
 
 class _Shape:
-    """One example with the values that were changed in it."""
-
     def __init__(self, source: Source, example: Example, *, now: Instant, url: str) -> None:
         self._source = source
         self._profile: Profile = source.profile

@@ -98,9 +98,6 @@ def _text(path: Path) -> str:
     raise ConfigurationError([f"{path}: {problem}"])
 
 
-# --- from the classes of `sections.py` to the model of a file, and back --------------------------
-
-
 class _Key(NamedTuple):
     """One attribute of a section's class.
 
@@ -170,9 +167,6 @@ def _build(kind: Any, values: Values) -> Any:
             for name, value in values.items()
         }
     )
-
-
-# --- profiles as people read them ---------------------------------------------------------------
 
 
 def list_profiles() -> list[dict[str, Any]]:

@@ -102,9 +102,6 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
     return (token if usable else None), float(life) if life.isdecimal() else TOKEN_S
 
 
-# --- whether a service can be reached, its TLS, and its clock ------------------------------------
-
-
 PROBE_LIMIT_S: Final = 10.0
 """Seconds for one probe, which a person waits for."""
 

@@ -21,8 +21,6 @@ from app.core.strict_json import parse_written
 FETCHED: Final = ":fetched"
 """Name of the first header of a stored answer. Its value is the question's method and address."""
 
-# --- forms and queries ----------------------------------------------------------------------------
-
 
 MAX_FIELDS: Final = 1_000
 """Fields in one form or query. The largest that a provider sends has about sixty."""
@@ -56,9 +54,6 @@ def php_urlencode(value: bytes) -> bytes:
 def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Write `k=v&k=v`, encoded like PHP's `urlencode`."""
     return b"&".join(php_urlencode(name) + b"=" + php_urlencode(value) for name, value in pairs)
-
-
-# --- one request as its signature covers it -----------------------------------------------------
 
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -35,9 +35,6 @@ class Free(NamedTuple):
     read: Callable[[tuple[str, Any]], Any]
 
 
-# --- values of any key --------------------------------------------------------------------------
-
-
 def text(value: Any) -> str:
     if type(value) is not str or not value.strip():
         raise ValueError("must be a text that is not blank")
@@ -115,9 +112,6 @@ def _one_line(value: str) -> str:
     return value
 
 
-# --- values of one key ----------------------------------------------------------------------------
-
-
 def mac(value: Any) -> str:
     """Return a scheme's name: one of SCHEMES, `none`, or `named:` with a module of `named/`."""
     if type(value) is str and value.startswith("named:"):
@@ -178,9 +172,6 @@ def calling_code(value: Any) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,2}", text(value)):
         raise ValueError('must be a calling code of one to three digits, such as "254"')
     return str(value)
-
-
-# --- (key, value) pairs of sections with keys that the file chooses -----------------------------
 
 
 def claims(pair: tuple[str, Any]) -> str:

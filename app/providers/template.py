@@ -16,9 +16,6 @@ from typing import Any, Final, NamedTuple
 from app.providers import paths
 from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_pairs
 
-# --- the language of templates --------------------------------------------------------------------
-
-
 Filter = Callable[[bytes], bytes]
 
 ELSE: Final = "else write a SCHEME in app/providers/named"
@@ -119,9 +116,6 @@ def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
         inner = token.tokens if isinstance(token, TemplateGroup) else (token,)
         found.extend(each for each in inner if isinstance(each, TemplateReference))
     return found
-
-
-# --- the signed content ---------------------------------------------------------------------------
 
 
 Piece = Callable[[Request], bytes | Refusal]

@@ -134,7 +134,6 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 _ACCEPTED: Final = (
     *("stored", "duplicate", "duplicate_with_different_body", "unreadable", "not_ours"),
 )
-"""Verdicts of accepted arrivals."""
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
 """Condition on the verdict, in the words of the partial index `ix_deliveries_verdict`."""

@@ -104,7 +104,6 @@ _OTHER_ACCOUNT = Diagnosis(
 
 
 _MAX_NAMES: Final = 12
-"""Most configured sources that a sentence names."""
 
 
 def _unknown(name: str, known: Sequence[str]) -> Diagnosis:

@@ -137,7 +137,7 @@ class Progress(NamedTuple):
     last_commit: int
 
 
-# --- rows ----------------------------------------------------------------------------------------
+# --- rows of the inbox ----------------------------------------------------------------------------
 
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
@@ -409,7 +409,7 @@ def gap_of_inbox(
 LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"
 
 
-# --- suspects ------------------------------------------------------------------------------------
+# --- suspects, which are read one by one ----------------------------------------------------------
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
@@ -490,7 +490,7 @@ def count_set_aside(connection: PlainConnection) -> int:
     return int(connection.ask("SELECT count(*) FROM suspects WHERE aside=1")[0][0])
 
 
-# --- all of it -----------------------------------------------------------------------------------
+# --- reading rows and suspects --------------------------------------------------------------------
 
 
 class Lender(Protocol):

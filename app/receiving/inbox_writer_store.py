@@ -174,7 +174,6 @@ class InboxWriter:
         return last
 
     def _to_note(self) -> int | None:
-        """Return LAST_COMMIT if it is newer than the note in the file; else None."""
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:

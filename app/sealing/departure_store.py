@@ -140,9 +140,6 @@ async def last_cosigned(
     return int(found or 0)
 
 
-# --- what is known of witnesses ------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessState:
     """The known state of one witness, by its verifier key.

@@ -178,7 +178,7 @@ def digest_of_text(text: str | None) -> str | None:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# --- the kinds -----------------------------------------------------------------------------------
+# --- the kinds of sealed rows ---------------------------------------------------------------------
 
 
 def _delivery(row: Sequence[Any]) -> Sealable:

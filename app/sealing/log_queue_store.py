@@ -197,9 +197,6 @@ async def sweep_again(connection: AsyncConnection) -> None:
     )
 
 
-# --- asking --------------------------------------------------------------------------------------
-
-
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
     """Return the subjects that are not sealed yet. No data of these subjects may be deleted."""
     wanted = set(subjects)

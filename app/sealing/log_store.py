@@ -40,9 +40,6 @@ class SignedHead:
     note: str
 
 
-# --- writing -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
     """Result of one round of sealing. With `signed` None, the round has added no leaves and only
@@ -96,9 +93,6 @@ _LEAVES: Final = table("log_leaves", *map(column, Leaf._fields))
 _LEAVES_OF: Final = statement(
     "SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=LEAF_SELECT
 )
-
-
-# --- reading -------------------------------------------------------------------------------------
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
@@ -176,9 +170,6 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
     larger = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size > size)
     rows = await connection.execute(larger.order_by(_CHECKPOINTS.c.size).limit(limit))
     return [SignedHead(**row._mapping) for row in rows]
-
-
-# --- which log this is ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,9 +72,6 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
         yield rows
 
 
-# --- keeping -------------------------------------------------------------------------------------
-
-
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
@@ -115,8 +112,6 @@ def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
     )
     return True
 
-
-# --- asking --------------------------------------------------------------------------------------
 
 # Jump between groups that have hashes, since most groups of a young tree have none.
 _HASHES: Final = (

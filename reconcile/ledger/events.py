@@ -213,9 +213,6 @@ class Delivery:
         return hash(self.delivery_id)
 
 
-# --- kinds that no profile names -----------------------------------------------------------------
-
-
 RETURNS: Final = (
     "refund",
     "reversal",

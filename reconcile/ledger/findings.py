@@ -26,7 +26,7 @@ _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won"
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
-# --- of single events ----------------------------------------------------------------------------
+# --- findings about single events -----------------------------------------------------------------
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
@@ -62,7 +62,7 @@ def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
     ]
 
 
-# --- of attempts ---------------------------------------------------------------------------------
+# --- findings about attempts ----------------------------------------------------------------------
 
 
 def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
@@ -295,7 +295,7 @@ def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
 _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 
 
-# --- of the merchant's side ----------------------------------------------------------------------
+# --- findings about the merchant's records --------------------------------------------------------
 
 
 _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))

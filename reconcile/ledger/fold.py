@@ -73,9 +73,6 @@ def _on_top(judgement: Judgement, minor: int) -> tuple[Part, ...]:
     return () if not minor or currency is None else by_kind(judgement.shares, minor, currency)
 
 
-# --- when an order is over ------------------------------------------------------------------------
-
-
 FINAL: Final[frozenset[Outcome]] = frozenset(
     (
         "succeeded",

@@ -236,9 +236,6 @@ def _check_signs(
                 )
 
 
-# --- several rows about one order -----------------------------------------------------------------
-
-
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
 """Index of each column in a staged row. Index 0 is the row's number."""
 

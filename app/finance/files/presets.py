@@ -435,7 +435,6 @@ def export_in(name: str, text: str, *, kind: Any = None) -> Export:
 
 
 _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
-"""Pattern of an account's name after its label."""
 
 
 def _accounts(

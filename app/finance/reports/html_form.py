@@ -102,7 +102,6 @@ def _row(row: Any, wide: list[Column], small: list[Column], *, zone: tzinfo) -> 
 
 
 def _look(column: Column) -> str:
-    """Return the CSS class of a column's cells."""
     if column.kind in ("count", "money"):
         return "number"
     if column.kind == "instant":

@@ -72,7 +72,6 @@ _FOLDED: Final = 8
 """Fewest characters of a column whose texts wrap."""
 
 _APART: Final = 2
-"""Spaces between columns."""
 
 _WHOLE: Final = frozenset({"currency", "period"})
 """Columns of short words, which must not wrap."""

@@ -48,7 +48,6 @@ _WIDTHS: Final[dict[Kind, int]] = {
     "list": 40,
 }
 _HEADER_MAX: Final = 250
-"""Most characters of a printed page's header."""
 
 _WIDE: Final = {
     "breaks": 32,
@@ -155,7 +154,6 @@ class _Book:
                 sheet.insert_chart(0, len(columns) + 1, chart, {"object_position": 3})
 
     def _sheet(self, name: str) -> Worksheet:
-        """Add a sheet whose printed pages show the masthead."""
         sheet = self._workbook.add_worksheet(name)
         masthead = " · ".join(layout.masthead(self._report.scope)).replace("&", "&&")
         sheet.set_header("&L" + _fitting(masthead)[:_HEADER_MAX])
@@ -199,9 +197,6 @@ class _Book:
         if key not in self._numbers:
             self._numbers[key] = self._workbook.add_format({"num_format": key[0], "bold": bold})
         return self._numbers[key]
-
-
-# --- charts ---------------------------------------------------------------------------------------
 
 
 def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:

@@ -296,7 +296,6 @@ def _swift_day(digits: str) -> str:
 
 
 def _booked(entry: re.Match[str]) -> str:
-    """Return the day on which an entry was booked."""
     year, month, day = 2000 + int(entry["year"]), int(entry["month"]), int(entry["day"])
     if (entry["entry"] or "").strip():  # the entry's day has no year: it is near the value date
         booked, day = int(entry["entry"][:2]), int(entry["entry"][2:])
