@@ -159,7 +159,7 @@ THURSDAY: Final = 3
 
 
 def add_business_days(instant: Instant, days: int) -> Instant:
-    """Return the same time of day `days` business days later, at most LATEST.
+    """Return the instant `days` business days later, at the same time of day; at most LATEST.
 
     Business days are Monday to Friday in UTC. Bank holidays count as business days: they differ by
     country and scheme, and the windows of slow payment methods leave room for them.

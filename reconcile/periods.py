@@ -23,7 +23,7 @@ class Month:
     """One calendar month.
 
     zone    the name of its time zone
-    bounds  the first microsecond of the month and of the next one; None for those in UTC
+    bounds  the first microsecond of the month and of the next month; None for the bounds in UTC
     """
 
     year: int

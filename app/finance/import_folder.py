@@ -336,8 +336,8 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return (request with the fitting mapping or preset, kind, source). Raises UsageError if kind
-    and source do not match the folder."""
+    """Return the request with the fitting mapping or preset, the kind and the source. Raises
+    UsageError if kind and source do not match the folder."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(

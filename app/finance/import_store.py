@@ -92,7 +92,8 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published by an instant, or by now; 0 without any."""
+    """Return the number of the last import published by an instant, or by now; 0 if there is
+    none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -101,7 +102,8 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun by an instant, published or not; 0 without any."""
+    """Return the number of the last import begun by an instant, published or not; 0 if there is
+    none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -207,7 +209,8 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the newest import, not withdrawn, of a file with this digest; None without any."""
+    """Return the newest import of a file with this digest that is not withdrawn; None if there is
+    none."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)

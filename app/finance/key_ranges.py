@@ -157,10 +157,8 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that start in the background; None if this process should match alone.
-
-    Ledger lines of the past are in a database that only this process has.
-    """
+    """Yield processes that start in the background; None if this process should match alone. For a
+    past instant it must: the ledger lines are then in a database that only this process has."""
     if jobs < 2 or as_of is not None:
         yield None
         return

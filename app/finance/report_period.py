@@ -379,7 +379,7 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield a period's transactions: stored ones for closed months, open months, and adjusting
+    """Yield a period's transactions: of closed months as stored, of open months, and adjusting
     entries. To be adjusted, a closed month is made again with the revenue setting of its closing.
     """
     start, end = scope.start, scope.end

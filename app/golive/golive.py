@@ -35,8 +35,8 @@ TRIAL_LIMIT_S: Final = 10.0
 class Trial:
     """Result of trying a source's endpoint.
 
-    wrong      wrong answers of the endpoint; None if it was not tried, because this program cannot
-               sign like the provider
+    wrong      the answers of the endpoint that were wrong; None if it was not tried, because this
+               program cannot sign like the provider
     unreached  whether no answer came
     """
 
@@ -354,7 +354,7 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item's state after the last run. Only a run can tell whether the item can be
+    """Return an item's state as the last run found it. Only a run can show whether the item can be
     signed."""
     if last is None:
         sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
@@ -406,8 +406,8 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return those of the item's sources that the last signature does not cover. A signature covers
-    the sources for which it was requested; without a request before it, the sources of the next
+    """Return the item's sources that the last signature does not cover. A signature covers the
+    sources for which it was requested; without a request before it, the sources of the next
     request."""
     asked: list[str] | None = None
     covered: list[str] | None = None

@@ -51,7 +51,7 @@ _DO: Final = "check the provider's dashboard, and `tallyhook deliveries list` fo
 
 
 def silence(arrivals: Arrivals) -> Alarm | None:
-    """Return an alarm if too few deliveries arrive; None otherwise."""
+    """Return an alarm if too few deliveries arrive; else None."""
     since = "ever" if arrivals.last is None else f"since {instants.format_instant(arrivals.last)}"
     waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
     if waits and len(arrivals.sessions) >= SESSIONS:
@@ -122,7 +122,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """Return an alarm if none of a source's latest payments belongs to an order; None otherwise."""
+    """Return an alarm if none of a source's latest payments belongs to an order; else None."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})

@@ -95,10 +95,8 @@ class Shop:
 
 
 def shop_of(settings: Settings) -> Shop | None:
-    """Return the shop that is notified of every revision; None where none is configured.
-
-    Raises ConfigurationError where its secret cannot sign.
-    """
+    """Return the shop that is notified of every revision; None if no shop is configured. Raises
+    ConfigurationError if its secret cannot sign."""
     shop = settings.shop
     if shop.url is None or shop.secret is None:
         return None

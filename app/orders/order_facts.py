@@ -102,7 +102,7 @@ class OrderFacts:
 
 
 class TendersDoNotFit(UsageError):
-    """Refusal of a price that the order's tenders exceed, or whose currency differs from theirs."""
+    """Error: the order's tenders exceed its price, or have another currency than the price."""
 
 
 class ReferenceTaken(UsageError):

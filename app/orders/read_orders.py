@@ -329,11 +329,8 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Return whether a history proves that its order exists.
-
-    Events of other orders and shops prove nothing. Nor does a refund without a payment that names
-    the order.
-    """
+    """Return whether a history proves that its order exists. Events of other orders and shops prove
+    nothing. A refund without a payment that names the order proves nothing, either."""
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
     return any(record.kind != "redated" for record in history.records) or any(

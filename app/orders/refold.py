@@ -377,11 +377,8 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Replace the publications of orders that only new rules make fulfillable by held ones.
-
-    The hold is recorded in this transaction, so nobody is ever notified that the order may be
-    fulfilled.
-    """
+    """Hold orders that only new rules make fulfillable, and replace their publications. The hold is
+    recorded in this transaction, so nobody is ever notified that the order may be fulfilled."""
     turning: dict[str, tuple[Publication, Position]] = {}
     for each in publications:
         before = None if each.revision is None else each.revision.before

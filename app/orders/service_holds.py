@@ -42,7 +42,7 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return for each order the unreadable messages that name it, without judged ones, by
+    """Return for each order the unreadable messages that name it and that nobody has judged, by
     arrival."""
     if not any_unread(connection):
         return {}

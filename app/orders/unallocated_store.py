@@ -400,11 +400,9 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return those of these orders, and of orders sharing their evidence, that the shop gave a
-    payment to.
-
-    The shop named the payment or its session for the order, or opened the session for it.
-    """
+    """Return the orders to which the shop gave a payment: it named the payment or its session for
+    the order, or opened the session. Only these orders and orders that share their evidence are
+    searched."""
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

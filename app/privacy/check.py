@@ -168,7 +168,8 @@ class OrderComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Functions that read deliveries and fold orders while the worker processes run."""
+    """Functions that read deliveries and fold orders again. They work while the worker processes
+    run."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]

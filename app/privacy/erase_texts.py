@@ -26,7 +26,7 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return the texts of a bank line without those to be erased."""
+    """Return the texts of a bank line without the texts to be erased."""
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)

@@ -122,7 +122,7 @@ async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
     """Collect further identifiers and the names of the person, from events with the person's number
-    or address. Deliveries that name a customer by neither are treated as another person's."""
+    or address. Deliveries with neither that name a customer count as another person's."""
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)

@@ -21,8 +21,8 @@ PSEUDONYM_CHARS: Final = 16
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return a person in the notation of `providers.identifiers`; None without a number or address.
-    Raise UsageError for an incomplete number or address."""
+    """Return a person in the notation of `providers.identifiers`; None if neither number nor
+    address is given. Raise UsageError if one of them is incomplete."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
             raise UsageError("--email must be one whole email address, such as ann@example.com")

@@ -198,15 +198,17 @@ class StatedMovement(NamedTuple):
 class Particulars:
     """Functions that one provider's events need besides their profile; None if not needed.
 
-    other_form  signed content → another form that the provider sometimes signs, and that covers as
-                much
-    greeting    JSON object of a verified request → the text to echo before events are delivered, 1
-                to 255 printable ASCII characters; any other value means that it is a delivery
-    capturing   event and its data → the method of a payment that captures by itself, if the source
-                lists it in CAPTURES; it counts only with a credential `webhook`, because the method
-                is unsigned
-    split       event, its bytes and its data → the events in it, each with its own bytes
-    movements   fetched answer that means `succeeded` → its refunds and chargebacks
+    other_form  takes signed content; returns another form that the provider sometimes signs, and
+                that covers as much
+    greeting    takes the JSON object of a verified request; returns the text to echo before events
+                are delivered, 1 to 255 printable ASCII characters. Any other value means that the
+                request is a delivery
+    capturing   takes an event and its data; returns the method of a payment that captures by
+                itself, if the source lists it in CAPTURES. It counts only with a credential
+                `webhook`, because the method is unsigned
+    split       takes an event, its bytes and its data; returns the events in it, each with its own
+                bytes
+    movements   takes a fetched answer that means `succeeded`; returns its refunds and chargebacks
     """
 
     other_form: Callable[[str], str] | None = None

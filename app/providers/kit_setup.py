@@ -72,7 +72,8 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Convert each named secret, except secrets whose name is one of `parts`."""
+        """Convert each named secret except the secrets called `parts`. `make` raises ValueError
+        with the problem."""
         made = {
             name: self._made(f"secret {name!r}", secret, make)
             for name, secret in self._secrets.named.items()

@@ -34,7 +34,7 @@ LOOKS_S: Final = 3.0
 interrupted."""
 
 MOST_SEEN: Final = 1_000
-"""Number of remembered claims beyond which a reader forgets those that it no longer sees."""
+"""Number of remembered claims beyond which a reader forgets claims that it no longer sees."""
 
 MOST_CLAIMS: Final = 2
 """Number of expired claims on a row from which its records are read alone. A single claim may

@@ -52,8 +52,9 @@ that its provider is asked when that window ends. Afterwards its ledger stays pe
 why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question is asked again. It is repeated after an unchanged position,
-because a provider's copy may lag, and after a changed one, until an answer confirms that."""
+"""Pauses before the same question is asked again. It is asked again if the position was unchanged,
+because a provider's copy may lag, and if the position changed, until an answer confirms the change.
+"""
 
 SURE_NOT_FOUND: Final = 5
 """Number of answers that an event is not known before the provider is believed, because some

@@ -103,7 +103,7 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return those of these marks that are unchanged: no new evidence came, and no fold was
+    """Return the marks that are unchanged: since they were read, no evidence came and no fold was
     published."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
@@ -164,7 +164,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Set those of these orders due now that are due only after `beyond`."""
+    """Set these orders due now, except orders that are due up to `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)

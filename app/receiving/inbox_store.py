@@ -122,8 +122,7 @@ def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Return the number of the last row of which, with all rows before it, no trace is left in the
-    file."""
+    """Return the row number up to which all traces of the file's rows are deleted."""
     return counter(connection, TIDIED)
 
 

@@ -48,7 +48,7 @@ class Reverified:
     judged    number of rejections that were judged
     accepted  (delivery, verdict) of each rejection that became a delivery
     refused   number of rejections that are still refused, by their present reason
-    cut       number of rejections of which too little was stored to judge them
+    cut       number of rejections that cannot be judged, because too little of them was stored
     """
 
     judged: int = 0

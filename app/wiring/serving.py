@@ -73,11 +73,12 @@ async def serve(
     listener: socket | None = None,
     console: tuple[str, int] | None = None,
 ) -> None:
-    """Serve until told to end. Raises UnreachableError if a part of the service failed.
+    """Serve until a signal ends the server. Raises UnreachableError if a part of the service
+    failed.
 
     with_worker  whether to start a process that reads accepted deliveries
-    listener  socket that is already bound to host and port; None: one is created
-    console  host and port of a console to start beside the service
+    listener     socket that is already bound to host and port; None to create one
+    console      host and port of a console to start beside the service
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` is the worker too")

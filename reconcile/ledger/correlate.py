@@ -39,12 +39,11 @@ class Heard:
     first    its first arrival
     count    number of deliveries
     at       the provider's date, or the first arrival if the provider gave none
-    by       ids that justify the event's place inside or outside this order: of an assignment, or
-             of a record in which the shop named the event
+    by       ids of the record that places the event inside or outside this order: an assignment, or
+             a record in which the shop named the event
     whose    ids of other events that show that its payment belongs to our shop
-    follows  ids that justify the event's place if the event follows its payment although it names
-             another order, several orders claim the payment, or another body with its id follows
-             the payment
+    follows  ids that explain why the event follows its payment, although it names another order,
+             several orders claim the payment, or another body with its id follows the payment
     """
 
     event: Event
@@ -192,8 +191,8 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Return the id of the record by which a person or the shop gave the payment to this order.
-        Return None without such a record. If there is one, weaker claims are ignored."""
+        """Return the id of the record by which a person or the shop gave the payment to this order;
+        None if there is none. Such a record outranks weaker claims."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:

@@ -117,7 +117,8 @@ def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Fin
 
 
 def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
-    """Return the fact that refunds in a currency other than the order's are under way, if any."""
+    """Return the fact that refunds in another currency than the order's are under way; empty if
+    none are."""
     minor = sum([outcome.under_way(payment, currency) for payment in judgement.payments])
     return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 
@@ -281,7 +282,8 @@ def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `reversal_amount_mismatch`."""
+    """Find reversals whose stated amount fits neither the payment nor a capture:
+    `reversal_amount_mismatch`."""
     return [
         Finding(
             code="reversal_amount_mismatch",

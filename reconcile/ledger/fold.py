@@ -134,11 +134,12 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return when the order got its final outcome, by the dates of its evidence; None without one.
+    """Return when the order got its final outcome, by the dates of its evidence; None if it has
+    none.
 
-    The date is that of the first capture; money that goes back later does not reopen an order.
-    Without a capture, the date is the end of the last attempt, or the shop's cancellation of an
-    order that nobody tried to pay. The date is never after the ledger's instant.
+    That is the date of the first capture; money that goes back later does not reopen an order.
+    Without a capture, it is the end of the last attempt, or the shop's cancellation of an order
+    that nobody tried to pay. The date is never after the ledger's instant.
     """
     if ledger.outcome not in FINAL:
         return None

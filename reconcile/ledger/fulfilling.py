@@ -126,7 +126,7 @@ def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
 
 
 def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
-    """Return events about money that may go back on a payment that is not known."""
+    """Return events about money that may go back on an unknown payment."""
     found = [h for h in case.heard if h.event.claim == "unrecognized" and is_unread(h)]
     if found:
         placed = {id(h) for attempt in case.attempts for h in attempt.heard}

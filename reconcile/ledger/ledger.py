@@ -129,8 +129,8 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Return the events that state the movement.
-        For a lost dispute, return those of the loss alone."""
+        """Return the events that state the movement. For a lost dispute, return only the events of
+        the loss."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]

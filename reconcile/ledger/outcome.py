@@ -200,7 +200,8 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """Return the price by the shop's order record, else by requested sessions, else by events."""
+    """Return the order's price: from the shop's record, else from requested sessions, else from
+    events."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)

@@ -56,8 +56,8 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund that a line took money for.
-    The refund reference decides where both have one, else payment and amount."""
+    """Return the failed refund that a line took money for. Refund references are compared if both
+    have one, else payment and amount."""
     if row.kind != "refund":
         return None
     for each in failed:

@@ -231,10 +231,8 @@ class Lines:
 
 
 def claims(row: BookRow) -> bool:
-    """Return whether a line says that money moved.
-
-    Without a status, an accounting entry and a line with a refunded amount say so.
-    """
+    """Return whether a line says that money moved. Without a status, only accounting entries and
+    lines with a refunded amount say so."""
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
@@ -246,7 +244,7 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     A `refunded` line is about the charge of a `paid` line with the same reference, if it is for no
     more money.
 
-    apart  whether such a `refunded` line is a separate charge, which came and went back
+    apart  whether to treat such a `refunded` line as a charge of its own, which came and went back
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]

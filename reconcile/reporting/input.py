@@ -298,8 +298,8 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return the flow that shows where the line's net amount is now: in the wallet, in the
-        bank, missing."""
+        """Return the flow that shows where the line's net amount is: in a wallet, in the bank, or
+        not found yet."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:

@@ -72,8 +72,8 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Convert money to minor units of the own currency, rounded half away from zero; None
-        without a rate."""
+        """Convert money to minor units of the own currency, rounded half away from zero; None if no
+        rate is known."""
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor

@@ -153,12 +153,13 @@ class Fold:
 class RowRules:
     """Rules for which rows of a file are its data.
 
-    heading_row            the row of the column names; None if it must be found; 0 if there is
-                           none: columns are then named "1", "2" and so on
-    skip_first, skip_last  number of rows after the heading, and at the end, that are no data
-    empty                  words, in small letters, for an empty cell
-    keep                   for each column, words of which every row has one
-    ignore                 for each column, words whose rows are left out
+    heading_row  the row of the column names; None if it must be found; 0 if there is none: columns
+                 are then named "1", "2" and so on
+    skip_first, skip_last
+                 number of rows after the heading, and at the end, that are no data
+    empty        words, in small letters, for an empty cell
+    keep         words by column: rows without one of them are left out
+    ignore       words by column: rows with one of them are left out
     """
 
     heading_row: int | None = None

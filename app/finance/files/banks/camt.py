@@ -174,7 +174,7 @@ class _Camt:
 
     def _begin(self, space: str, tag: str) -> None:
         """Find the document's only message, inside whatever envelope there is. Raises RefusedTable
-        for others."""
+        if the document has no message, or several."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
