@@ -1,8 +1,7 @@
 """Unmatched lines among which a person looks for the counterpart of a break.
 
-They are the subjects of open breaks that may be the break's other half, and bank lines without a
-provider. A person may choose several lines. The page shows how much of the break's sum remains
-without them.
+The lines are the subjects of open breaks that may be the break's other half, and bank lines without
+a provider. A person may choose several lines. The page shows how much of the break's sum remains.
 """
 
 from collections.abc import Sequence

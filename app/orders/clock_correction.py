@@ -1,12 +1,12 @@
 """Corrects dates given by a fast clock, once the clock shows the right time again.
 
-1 notice    something stored is dated later than now, by more than clocks of machines differ
+1 notice    that stored rows are dated later than now, by more than machines' clocks differ
 2 wait      until no unread delivery is dated later than now, because it must be redated, too
-3 compare   with the dates of providers: if they are later than now as well, this clock is slow
-4 redate    with a record for each delivery, record, revision and attached file that is dated later
-5 fold      again the orders with redated evidence, or published as of a later instant
+3 compare   with the providers' dates: if these are later than now as well, this clock is slow
+4 redate    each delivery, record, revision and attached file that is dated later, by a record
+5 fold      orders again that have redated evidence, or that were published as of a later instant
 6 end       sessions, invitations and proposals that were dated later and would last too long
-7 note      from when to when the clock was fast, in the audit trail, and for `doctor`
+7 note      from when to when the clock was fast, in the audit trail and for `doctor`
 
 Stored instants do not change. Only refused deliveries, which prove nothing, get a new arrival: the
 instant when the clock was put right. Records of the kind `redated` are sealed like others.

@@ -1,12 +1,12 @@
 """Holds: orders that must not be fulfilled until a person releases them.
 
-    1 know      what was last published of an order, as of when, and by which rules
-    2 compare   fold the evidence known at that instant by the present rules
-    3 hold      write a `held` record in the transaction that publishes the order's next fold
-    4 release   write a person's `released` record; the order is then published like any other
+    1 know      what was last published about an order, as of which instant, and by which rules
+    2 compare   that with a fold of the evidence known at that instant by the present rules
+    3 hold      the order by a `held` record, in the transaction that publishes its next fold
+    4 release   the order by a person's `released` record; it is then published like any other
 
 An order is held if earlier rules published it as not fulfillable, and the present rules make the
-evidence of that time fulfillable. It is not held if only later evidence makes it fulfillable, nor
+evidence of that time fulfillable. It is not held if only later evidence makes it fulfillable, or
 if it was never published. Rules are the engine's and the merchant's settings. Either may change
 what old evidence means.
 """

@@ -1,9 +1,9 @@
 """Preview of an upgrade: its migrations, and how its rules change earlier orders.
 
-    1 migrations   those that are due
-    2 outcomes     how many orders would be published with another outcome, by what was known when
-                   they were last published
-    3 held         orders that would be held: only the rules of this version make them fulfillable
+    1 migrations   that are due
+    2 outcomes     that would change, with the number of orders, judged by the evidence that was
+                   known at each order's last publication
+    3 holds        of orders that only the rules of this version make fulfillable
 
 The preview leaves out changes that time alone brings, and evidence since the last publication. It
 writes nothing.

@@ -2,10 +2,10 @@
 
     1 judge   which holds begin or end. An unreadable message that names an order, or its payment,
               may say that money went back: the order is held until a person releases it. In an
-              accepted gap, news of returned money or shipped orders may be lost: an order that
-              had money in the gap, still holds some and is not fulfilled is held until one of
-              these: the providers that state positions have since answered about each of its
-              payments, the shop states that it was fulfilled, or a person releases it
+              accepted gap, news of returned money or shipped orders may be lost: an order is held
+              if it had money in the gap, still has some and is not fulfilled. That hold ends when
+              the providers that state positions have answered about each of its payments, when
+              the shop states that the order was fulfilled, or when a person releases it
     2 record  the changes, in the transaction that publishes the order's next fold
 
 Until the fold worker has reached an order, a reader assumes its record.

@@ -3,13 +3,12 @@
 SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours. The steps
 of a restore:
 
-    1 lock     nobody may serve or write
-    2 copy     the backup beside the database; the copy is sound, and of this environment
-    3 open     the copy: every object of its schema is one that the migrations make, and it is
-               brought up to date
-    4 erase    again all people erased since then: see `replay_after_restore`
-    5 follow   what every restored database needs before its first start: see `follow_on`
-    6 switch   the database that is there is kept under another name; the copy gets its name
+    1 lock     the database, so that nobody serves or writes
+    2 copy     the backup to a file beside the database; check that it is sound, of this environment
+    3 open     the copy: check that the migrations make every object of its schema, and upgrade it
+    4 erase    all people again who were erased since the backup: see `replay_after_restore`
+    5 follow   up with what a restored database needs before its first start: see `follow_on`
+    6 switch   names: the present database is kept under another name, and the copy gets its name
 
 Nothing is changed before the last step, so a failed or interrupted restore leaves the database as
 it was. `db restored` runs steps 3 to 5 on a database that PostgreSQL's own tools have restored.

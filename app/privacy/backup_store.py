@@ -2,10 +2,10 @@
 
     1 lock    the temporary file beside the target, so that two copies cannot mix
     2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
-    3 add     what was accepted and is not read in that snapshot: rows of the inbox, of which
-              a snapshot was begun before; what is read in between is in both, and read once
-    4 sync    the copy, and drop what the page cache holds of it
-    5 look    at the copy as the disk has it: its structure, its indexes, its stamp, its counts
+    3 add     accepted deliveries that the snapshot has not read, from a snapshot of the inbox that
+              began before; deliveries that were read in between are in both, and are read once
+    4 sync    the copy to the disk, and drop its pages from the page cache
+    5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
     6 name    it, and sync its directory
 
 The source is read through SQLite only, on a connection that cannot write or checkpoint. Its one

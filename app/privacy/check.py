@@ -1,22 +1,21 @@
 """Checks the store against itself, in one of two forms.
 
-    1 the file    SQLite's own check, and every object of the schema, which is as the migrations
-                  make it; the rest needs a database that can be read
-    2 bodies      have the digest and size that their delivery was acknowledged with; attached files
-                  have theirs
-    3 the log     every row has its leaf or waits for one, and every leaf its row
-    4 people      what they did is as the audit trail says, and every line of an import is as it was
-                  imported
-    5 counts      events by the deliveries, lists and counters by the ledgers, due marks by the
-                  orders, the feed's numbers
-    6 derived     verdicts, events, links, contests and customers' numbers are what the bodies give,
-                  as in `reindex`; ledgers, publications, due marks and ledger lines are what the
-                  histories give, as in `refold --all`
-    7 erasures    their journal can be read, is this database's, and was carried out in it
+    1 the file    SQLite's own check passes, and the schema is as the migrations make it; all other
+                  checks need a database that can be read
+    2 bodies      have the digest and size with which their delivery was acknowledged; so do
+                  attached files
+    3 the log     has a leaf for every row, except rows that wait for one, and a row for every leaf
+    4 people      acted as the audit trail says, and every imported line is as it was imported
+    5 counts      of events agree with the deliveries, lists and counters with the ledgers, due
+                  marks with the orders; the feed's numbers have no fault
+    6 derived     verdicts, events, links, contests and customers' numbers follow from the bodies,
+                  as in `reindex`; ledgers, publications, due marks and ledger lines follow from
+                  the histories, as in `refold --all`
+    7 erasures    have a readable journal, which is this database's and was carried out in it
 
-A deep check covers all of this. The quick form takes a sample of deliveries for 6, and cannot find
-rows that the index has in excess. Of the file's indexes it only counts the entries. If there are no
-more deliveries than a sample has, it covers all of 6.
+A deep check covers all of this. The quick form checks step 6 for a sample of deliveries, and cannot
+find excess rows in the index; of the file's indexes it only counts the entries. If the sample would
+have all deliveries, the quick form covers all of step 6.
 
 The check runs on one snapshot while the service runs; the file is checked at the same time. Due
 orders are not compared, because their due mark says that their ledger is outdated. If orders were

@@ -2,11 +2,11 @@
 
     1 find    what a phone number, an email address or an order touches: by digests, and by
               searching every column of the database, by their marks (`app/database/marks.py`)
-    2 judge   each order, stray and refused delivery: what may go, and what must stay and why
-    3 note    what goes, by id, in the journal on its disk, for a later restore of an older backup;
-              and who asked, and why; but for orders of which something was said meanwhile
-    4 erase   line by line of the journal, in short transactions beside the running service
-    5 report  what every column holds still, with the legal ground, and tidy the database's log, so
+    2 judge   each order, stray delivery and refused delivery: what may be erased, what must stay
+    3 note    by id what will be erased, in the journal on its disk, for a later restore of an older
+              backup; also who asked, and why. Orders with newer evidence are left out
+    4 erase   one line of the journal after another, in short transactions while the service runs
+    5 report  what every column still holds, with the legal ground, and empty the database's log, so
               that the bytes are gone, too
 
 An operator with a session or token of their own proposes the erasure. Step 3 then waits until

@@ -1,12 +1,12 @@
 """Exports a copy of a person's data, for the person: a ZIP that opens without network.
 
-    1 find    rows of their orders, and every row in which their number or address stands, by the
-              marks on the columns (`app/database/marks.py`): a new column needs no code here
-    2 mask    what such a row says of other people, and who works here (`export_masking`)
+    1 find    rows of the person's orders, and every row that contains their number or address, by
+              the marks on the columns (`app/database/marks.py`): a new column needs no code here
+    2 mask    what these rows say about other people and about staff (`export_masking`)
     3 note    in the trail who took the copy, how the person's identity was checked, and a pseudonym
-    4 place   rows by table: what a table is, where from, since when, until when, on which ground
-    5 pack    one file a table, the files that were attached, and two indexes: one for programs
-              (`index.json`), and one for people (`index.html`)
+    4 place   rows by table, with the table's meaning, source, retention period and legal ground
+    5 pack    one file for each table, the attached files, and two indexes: `index.json` for
+              programs, and `index.html` for people
 
 The copy includes data that an erasure has to keep, because the right to see such data does not end
 with the erasure. An operator with a session or token of their own proposes the copy. Once another

@@ -1,9 +1,9 @@
 """Finds a person's data for their copy, by the marks on the columns.
 
-    1 asked    rows in which the number or address stands, in any column
-    2 orders   of the person: by the digest of the number or address, by order books, or by name
-    3 stated   numbers and addresses by which events of these orders name the same customer
-    4 own      rows that name these orders, their payments, deliveries, breaks or files
+    1 asked    find rows that contain the number or address in any column
+    2 orders   find the person's orders, by the digest of number or address, by order books, by name
+    3 stated   find numbers and addresses by which events of these orders name the same customer
+    4 own      find rows that name these orders, or their payments, deliveries, breaks or files
 
 Leaves out which parts of a row the person may read (`export_masking`).
 """

@@ -1,11 +1,11 @@
 """Acceptance of a gap by a person: commits or acknowledged deliveries may be lost.
 
-    1 look     at the whole file: a log that was cut off may have left pages of two ages in it
-    2 keep     the gap, with its reason, and an entry in the trail
-    3 go on    from what the inbox file says has left it
+    1 check    the whole file: a log that was cut off may have left old and new pages in it
+    2 store    the gap, with the person's reason, and an entry in the trail
+    3 go on    after the last row that the inbox file says was deleted from it
 
 `follow_loss` is for every database that lost something, including a restored database: published
-numbers continue beyond all numbers that may have been given, and the shop's statements since the
+numbers continue beyond all numbers that may have been published, and the shop's statements since the
 loss are unknown.
 
 Leaves out the orders that are held because of the gap, and answers about its time (`orders/`,

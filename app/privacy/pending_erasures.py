@@ -1,10 +1,10 @@
 """Carries out pending erasures: unfinished lines of the journal, and restrictions that have ended.
 
-    1 look     with one question: pending lines, and restrictions that must be judged again
-    2 lines    are carried out, or wait for another minute (`replay_erasures`)
+    1 look     for pending lines, and for restrictions that must be judged again, in one query
+    2 replay   the lines; a line that must wait is tried again after a minute (`replay_erasures`)
     3 judge    each restriction as of now, by the rules of an erasure (`erase_rules`)
-    4 erase    what nothing keeps any more: journal first, as an erasure that a person asked for
-    5 note     the end and the reason of what must stay, or that the restriction is over
+    4 erase    data that nothing keeps any more, first noting it in the journal, like other erasures
+    5 note     until when and why data must stay, or that the restriction is over
 
 The end of the next restriction is known, so the task rests until that time; new restrictions by a
 command are seen within an hour. A restore repeats step 4 from the journal, and the first round

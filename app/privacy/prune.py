@@ -1,10 +1,10 @@
 """Retention: deletes the bodies and headers of settled orders, in small transactions, by hand or in
 the background.
 
-    1 page     deliveries that still have them, oldest first
-    2 fold     the orders they belong to, and find those that are settled
-    3 prune    their deliveries, if nothing was said of the orders in between; and those that
-               concern no order, which nobody settles
+    1 page     through deliveries that still have bodies or headers, oldest first
+    2 fold     the orders of these deliveries, to find the settled orders
+    3 prune    deliveries of settled orders, unless new evidence arrived in between, and deliveries
+               that concern no order, because nobody settles them
 
 The data on which the ledger is based stay: digests, ids, dates, amounts, references and verdicts.
 An order is not pruned while any of its rows is not sealed in the log.

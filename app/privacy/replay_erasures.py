@@ -1,16 +1,16 @@
 """Carries out the journal of erasures in a database.
 
-    1 fit      the journal at its place is this database's, and no older than the copy in it
+    1 fit      check that the journal file is this database's, and no older than the database's copy
                (`fit_journal`)
-    2 read     after a restore: what the backup brought unread, which may be what a line names
-    3 note     the lines stand in the database, and are pending
+    2 read     after a restore: unread deliveries of the backup, because a line may name them
+    3 note     the lines in the database, as pending
     4 empty    the rows that a line names, in one transaction for each line
-    5 end      the line is no longer pending, or the reason why it must wait is noted
+    5 end      the line: it is no longer pending, or the reason why it must wait is noted
 
 Nothing is judged again: an order is erased even if its payment was still open when the backup was
 made. Rows that the backup lacks, or that are empty in it, count as done. Data that came after a
 line's instant stay, because the line does not name them. If numbers were used again after a
-restore, their instants tell them apart.
+restore, the instants distinguish them.
 
 A line waits, and is tried again every minute, if the backup has an unread delivery that had been
 read before it was erased: if the delivery were emptied unread, its payment would be lost. Rows that

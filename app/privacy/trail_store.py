@@ -4,7 +4,7 @@
     closings     months that were closed, and reopened
     rules        matching rules that were saved
     breaks       what people did about breaks
-    operators    who may act, in which role, and who may no more
+    operators    who may act, in which role, and who may not any more
     tokens       which programs may use the API, and for what
     attachments  what was attached
     checklist    what people signed before going live

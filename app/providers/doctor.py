@@ -166,7 +166,7 @@ def diagnose(
                 "this too."
             )
         found.append(Diagnosis(mistake=mistake, sentence=sentence))
-        break  # as it is configured now it is genuine: the other trials would only repeat that
+        break  # genuine as configured now: the other trials would only repeat that
     if not found and account.profile.request.body == "json" and _is_form(request):
         sentence = (
             f"It came as a form, and profile {account.profile.name} reads JSON: have the provider "

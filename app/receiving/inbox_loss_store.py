@@ -1,14 +1,13 @@
 """Loss of an SQLite database's inbox file: which rows it held, and which of them can be saved.
 
-    1 notice  the service sees that the file is gone, was replaced or cut off, and ends; or a start
-              finds it gone, damaged, or without rows that were read from it
-    2 save    what is unread and can still be read goes into the inbox's table of the database, from
-              where the next reader takes it; a service that ends reads it from the pages that it
-              still has
-    3 name    how many deliveries may be lost, and from when to when they came: exactly where the
-              service or an orderly end knew, else as a bound
-    4 go on   where nothing is lost, by itself; else once a person has accepted the gap. The damaged
-              file is kept beside, and a new one is made
+    1 notice  that the file is gone, was replaced or was cut off: the service then ends. Or a start
+              finds that the file is gone or damaged, or lacks rows that were read from it
+    2 save    unread rows that can still be read, in the inbox's table of the database, where the
+              next reader finds them; a service that ends reads them from the pages that it has
+    3 name    how many deliveries may be lost, and when they arrived: exactly if the service or a
+              proper close noted it, else as a limit
+    4 go on   automatically if nothing is lost, else once a person has accepted the gap. The damaged
+              file is kept under another name, and a new file is created
 
 Rows that were already read are in the database, and are never lost with the file.
 """

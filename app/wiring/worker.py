@@ -107,7 +107,7 @@ def working_parts(
             rest=rest_when_idle(WITNESSES_REST_S),
         )
         parts.append(("the task that has checkpoints cosigned", task))
-    # Below, what few services have is imported only for them.
+    # Parts that few services have are imported only where they are used.
     if ways := notice_ways_of(settings, client):
         from app.monitoring.work_notices import WorkNotices
         from app.wiring.work import proposals_of

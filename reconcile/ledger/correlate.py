@@ -58,7 +58,7 @@ class Heard:
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
     """Return the event ids without repetition, then the ids that decided the events' place."""
     first = heard[0] if heard else None
-    if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # most often
+    if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # mostly
         return (first.event.event_id,)
     ids = [each.event.event_id for each in heard]
     by = [cite for each in heard for cite in (*each.by, *each.whose, *each.follows)]
@@ -268,7 +268,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         ]
         claims = [r for r in known if r.kind in CLAIMS]
         placed = [r for r in known if r.kind == "order_placed"]
-    # If other payments must match a price, it matters even in one order which ones the shop named.
+    # If payments must match a price, the payments that the shop named matter even in one order.
     heard, foreign, moved, not_ours = _hear(
         history, as_of, claims, placed=placed, always=bool(policy.mismatch_held)
     )

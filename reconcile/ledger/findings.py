@@ -41,7 +41,7 @@ def of_events(case: Case, judgement: Judgement) -> list[Finding]:
             facts = (("deliveries", heard.count),)
             found.append(Finding(code="redelivered", cites=(event.event_id,), facts=facts))
         delay = first - dated
-        if delay > late_after and event.standing not in ANSWERS:  # nobody sent an answer late
+        if delay > late_after and event.standing not in ANSWERS:  # an answer is never late
             facts = (("delay_us", delay), ("occurred_at", dated), ("received_at", first))
             found.append(Finding(code="delivered_late", cites=(event.event_id,), facts=facts))
         elif -delay > tolerance:

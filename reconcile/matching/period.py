@@ -244,7 +244,7 @@ class _Sieve:
                 if key == NO_KEY:
                     break
             if key == NO_KEY and rows:
-                break  # a row without a key stands alone
+                break  # a row without a key joins no others
         takings, book, statements = found
         name = key if key != NO_KEY or not statements else place_of(statements[0])
         date = self._joined.get(name)

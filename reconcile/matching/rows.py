@@ -336,7 +336,7 @@ def paired(
 
     same  whether a row and a differing known line can only be the same line
     """
-    if len(stated) == len(known) == 1:  # as almost always
+    if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
     left = defaultdict[_Stated, list[int]](list)
     for place in reversed(range(len(known))):
