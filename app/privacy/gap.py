@@ -5,8 +5,8 @@
     3 go on    after the last row that the inbox file says was deleted from it
 
 `follow_loss` is for every database that lost something, including a restored database: published
-    1 check    the whole file: a log that was cut off may have left pages of two ages in it
-loss are unknown.
+numbers continue beyond all numbers that may have been published, and the shop's statements since
+the loss are unknown.
 
 Leaves out the orders that are held because of the gap, and answers about its time (`orders/`,
 `finance/`).
