@@ -26,10 +26,13 @@ UNREADABLE: Final = (
     "SELECT source, count(*) FROM (SELECT source FROM deliveries "
     "WHERE verdict = 'unreadable' AND id >= :start AND coalesce(problem, '') <> :tried "
     "AND (source NOT IN :unvouched OR substr(headers, 1, 10) = :answers) "
+    "AND NOT EXISTS (SELECT 1 FROM audit WHERE subject = deliveries.id "
+    "AND action = 'message_judged') "
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
 )
 """Query for the latest unreadable deliveries, counted by source. Tests of `golive` are left out,
-and so are requests that anybody can send: from such sources only answers to our questions count."""
+and so are deliveries that a person has judged, and requests that anybody can send: from such
+sources only answers to our questions count."""
 
 
 PAID: Final = (
