@@ -7,6 +7,7 @@ something, or the fault was never there.
 import asyncio
 import functools
 import itertools
+import json
 import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,8 +20,9 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from app.access.operators import register_operator
+from app.cli import main
 from app.core.clock import SystemClock
-from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
+from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import postgresql, servers
 from app.database.facts import database_facts
 from app.database.faults import SILENT
@@ -35,7 +37,7 @@ from app.receiving import caught_up
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.inbox import Inbox, open_inbox
 from reconcile.instants import SECOND
-from tests.api.driving import driving
+from tests.api.driving import driving, environ
 from tests.contexts import settings_of
 from tests.database.builders import (
     arrival,
@@ -342,6 +344,8 @@ async def test_a_row_that_is_believed_is_caught(
 
 # --- a standby takes over -------------------------------------------------------------------------
 
+REPORT = ("report", "period", "--from", "2020-01-01", "--to", "2026-12-31", "--format", "json")
+
 
 async def musts(inbox: Inbox) -> str:
     """Return what `doctor` demands to be changed about the server."""
@@ -350,22 +354,34 @@ async def musts(inbox: Inbox) -> str:
 
 
 async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
-    place: tuple[Programs, Path], monkeypatch: pytest.MonkeyPatch
+    place: tuple[Programs, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What it answers says how far it may be behind; caught up, it reports like its primary."""
+    """What it answers says how far it may be behind; as of an instant that it has, and caught up,
+    it reports like its primary."""
     monkeypatch.setattr(caught_up, "COPY_LATE", 2 * SECOND)
     found, folder = place
     primary, standby = Server(found, folder / "lp"), Server(found, folder / "ls")
+    own = standby.url("postgres")
+    for name, value in environ(tmp_path, DATABASE_URL=own).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    async def told(*words: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main.run, words)
+        return code, *capsys.readouterr()
+
     await in_thread(primary.make)
     await in_thread(primary.start)
     try:
         await migrate(primary.url("postgres"))
         await in_thread(lambda: standby.copy_from(primary, name="other"))
         await in_thread(standby.start)
-        own, reads = standby.url("postgres"), settings_of(standby.url("postgres"))
         async with (
             opened(primary.url("postgres")) as inbox,
-            open_inbox(reads, purpose="reading") as copy,
+            open_inbox(settings_of(own), purpose="reading") as copy,
         ):
             asked = copy.context(clock=SystemClock())
 
@@ -374,16 +390,30 @@ async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
 
             await keep(inbox, arrival(said("e1", order="A")))
             await soon(follows)
-            await caught_up.must_have_read(asked)
+            code, before, _ = await told(*REPORT)
+            report = json.loads(before)
+            assert (code, report["control"][0]["count"]) == (0, 1)
+            copied = f"SELECT pg_last_xact_replay_timestamp() > '{report['as_of']}'"
+
+            async def has_copied() -> bool:
+                await ask_in_loop(primary.url("postgres"), "SELECT txid_current()")
+                return (await ask_in_loop(own, copied)) == [(True,)]
+
+            await soon(has_copied)
             await ask_in_loop(own, "SELECT pg_wal_replay_pause()")
-            await keep(inbox, arrival(said("e2", order="A")))
+            await keep(inbox, arrival(said("e2", order="B")))
             await asyncio.sleep(2.5)
             assert await caught_up.behind_s(asked, patience="none") >= 2
-            with pytest.raises(NotAllRead, match="this standby lags behind its primary"):
-                await caught_up.must_have_read(asked)
+            code, shown, refusal = await told(*REPORT)
+            assert (code, shown) == (4, "")
+            assert "this standby lags behind its primary" in refusal
+            assert (await told(*REPORT, "--as-of", report["as_of"]))[:2] == (0, before)
+            assert "may not have been read yet" in (await told("orders", "list"))[2]
             await ask_in_loop(own, "SELECT pg_wal_replay_resume()")
             await keep(inbox, arrival(said("e3", order="A")))
             await soon(follows)
+            code, after, _ = await told(*REPORT)
+            assert (code, json.loads(after)["control"][0]["count"]) == (0, 2)
     finally:
         await in_thread(standby.stop)
         await in_thread(primary.stop)
