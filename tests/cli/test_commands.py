@@ -4,7 +4,9 @@ import asyncio
 import csv
 import io
 import json
+import re
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -25,6 +27,7 @@ from tests.copied import copy_of
 from tests.database.builders import arrival, received, said
 from tests.reconcile.build import T
 from tests.searching import LONG
+from tests.waiting import until
 
 PHONE = "254711223344"
 
@@ -354,6 +357,23 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
         refused = run("prove", *words)
         assert refused.code == 2
         assert "give either the orders to prove or --all, not both" in refused.err
+
+
+def test_a_terminal_shows_how_far_a_proof_is_while_it_goes_on(
+    run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: Any = sys.stderr
+    calls = iter(range(10**9))
+
+    def late(history: Any, **words: Any) -> Any:
+        if next(calls) == 30:
+            until(lambda: re.search(r"[1-9]\d*/\?", shown.getvalue()))
+        return fold(history, **words)
+
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr(prove, "fold", late)
+    assert "40/?" in run("prove", "--all", "--shuffles", "20").err
+    assert next(calls) > 30
 
 
 def test_a_check_has_the_file_read_in_its_own_order_first(
