@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from app.core.clock import SystemClock
+from reconcile.instants import SECOND
 from tests.contexts import ACCEPTED
 from tests.docs.test_runbook import steps
 from tests.e2e.endpoint import listening
@@ -102,6 +104,26 @@ def test_what_waited_unread_is_read_and_folded_after_a_kill(tmp_path: Path) -> N
 @pytest.mark.soak
 def test_twenty_thousand_unread_after_a_kill(tmp_path: Path) -> None:
     print(read_after_a_kill(tmp_path, 20_000))
+
+
+@pytest.mark.soak
+def test_an_alarm_comes_and_goes_within_five_seconds_of_its_limit(tmp_path: Path) -> None:
+    """By the real clock: of a reader that stands still, in readiness and figures."""
+    limit_s, within_s = 10, 5
+    with a_service(tmp_path, INBOX_ALARM_S=str(limit_s)) as service:
+        for number in range(3):
+            os.kill(service.worker(), signal.SIGSTOP)
+            (answer,) = deliver(service.port, f"unread-{number}")
+            until(lambda: service.alarms("reader"))
+            came = (SystemClock().now() - answer.at) / SECOND
+            os.kill(service.worker(), signal.SIGCONT)
+            resumed = SystemClock().now()
+            until(lambda: not service.alarms("reader"))
+            went = (SystemClock().now() - resumed) / SECOND
+            print(f"an alarm at {limit_s} s came after {came:.1f} s, and went after {went:.1f} s")
+            assert limit_s <= came <= limit_s + within_s
+            assert went <= within_s
+        assert service.process.end() == 0
 
 
 # --- a shop that is away, slow, or fails for one order -------------------------------------------
