@@ -436,8 +436,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Note the payment of an event without an order. It is folded at the end of the search.
-        Unconfirmed events only make a note for the reader."""
+        """Note the payment of an event without an order, to be folded at the end of the search. For
+        an unconfirmed event, note a sentence instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)

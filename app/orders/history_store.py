@@ -61,7 +61,7 @@ two thousand at a time makes a rebuild a fifth slower.
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
-    """Run `histories_of` on an asynchronous connection."""
+    """Return the histories of these orders, as `histories_of` does on a plain connection."""
     return await run(connection, histories_of, list(orders))
 
 
@@ -163,7 +163,8 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 
 
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
-    """Run `contest_of` on an asynchronous connection."""
+    """Return every order in the contests of these orders, as `contest_of` does on a plain
+    connection."""
     return await run(connection, contest_of, orders)
 
 

@@ -53,7 +53,7 @@ MOST_NAMED: Final = 20
 async def as_judged(
     connection: Connection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Run `judged_histories` on an asynchronous connection."""
+    """Return the histories of these orders, as `judged_histories` does on a plain connection."""
     return await run(connection, judged_histories, list(orders), policy=policy)
 
 

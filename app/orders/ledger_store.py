@@ -102,7 +102,7 @@ def position_in(row: Sequence[Any]) -> Position:
 async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """Run `last_positions` on an asynchronous connection."""
+    """Return the last published positions, as `last_positions` does on a plain connection."""
     return await statements.run(connection, last_positions, orders)
 
 

@@ -22,7 +22,7 @@ from reconcile.ledger.records import NO_ORDER, WITHDRAWN, HoldReason, Record, Re
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Run `keep_records` on an asynchronous connection."""
+    """Write records, as `keep_records` does on a plain connection."""
     if records:
         await run(connection, keep_records, records, details=details)
 
@@ -75,7 +75,7 @@ Named = tuple[str, str | None, str | None]
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Run `linked_orders` on an asynchronous connection."""
+    """Return the order of each reference, as `linked_orders` does on a plain connection."""
     return await run(connection, linked_orders, references, lasting=lasting)
 
 

@@ -366,7 +366,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """Return `decided`, or log an error and return None if it fails."""
+    """Return the result of `decided`. If it fails, log an error and return None."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:

@@ -95,7 +95,7 @@ _RECORDS: Final = statement(
 async def facts_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, ShopFacts]:
-    """Run `shop_facts` on an asynchronous connection."""
+    """Return the shop's facts, as `shop_facts` does on a plain connection."""
     return await run(connection, shop_facts, orders)
 
 

@@ -307,7 +307,8 @@ def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """Return all complete lines, the offset where they end, and whether a torn line follows."""
+    """Return all complete lines, the offset where they end, and whether a line that was cut short
+    follows."""
     lines: list[JournalLine] = []
     whole = 0
     file.seek(0)

@@ -84,7 +84,7 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Run `marks_in` on an asynchronous connection."""
+    """Return the marks of these orders, as `marks_in` does on a plain connection."""
     return await run(connection, marks_in, orders, to_write=to_write)
 
 

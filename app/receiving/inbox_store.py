@@ -362,8 +362,8 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that are missing in a copy that replaces the database; None if none
-    is missing.
+    """Return the gap of commits that a copy lacks which replaces the database; None if it lacks
+    none.
 
     file  facts of the present inbox file
     last  LAST_COMMIT of the replaced database; None if it cannot be read. The database may then

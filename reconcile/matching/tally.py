@@ -71,7 +71,7 @@ class Tally:
     # --- as they are read: in batches, column by column, because every row passes here
 
     def takings(self, rows: Iterable[TakingRow]) -> Iterator[TakingRow]:
-        """Count rows and pass them on."""
+        """Yield the rows unchanged, and count them."""
         return chain.from_iterable(map(self._read_takings, _batches(rows)))
 
     def _read_takings(self, rows: list[TakingRow]) -> list[TakingRow]:

@@ -63,7 +63,7 @@ class Figure:
 
     @property
     def name(self) -> Name:
-        """Return the identity of a figure."""
+        """Return what identifies the figure: table, currency, row and sum."""
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
