@@ -154,7 +154,7 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Run `_hear` until it ends; once the child was told to end, for at most STOP_S seconds."""
+        """Run `_hear` until it ends. After the signal to end, wait at most STOP_S seconds more."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

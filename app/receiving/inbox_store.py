@@ -362,7 +362,7 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that a copy lacks which replaces the database; None if it lacks
+    """Return the gap of commits that the database's replacement, a backup, lacks; None if it lacks
     none.
 
     file  facts of the present inbox file

@@ -76,24 +76,24 @@ class ExpectedRate:
 class MatchRules:
     """The rules. Durations are microseconds.
 
-    tolerances     by currency; other currencies have none
-    date_window    lines without a common reference may match if amount and currency agree and their
-                   dates are at most this far apart; None if they never match
-    settle_margin  how long a capture may wait for its statement line: most providers pay out within
-                   a week
-    book_margin    how far the book may lag behind the money: exports are made daily
-    money_margin   how far the money may lag behind a book line that says paid
-    refund_margin  how long a refund in the book may take to arrive
-    fees           fee rules; the first that fits a line counts, and other lines have no expected
-                   fee
-    bank_margin    how long a payout may take to reach the bank; by amount and date alone, it
-                   matches a bank line booked within that time
-    bank_payers    texts of which a payout's bank line contains one, in any case; if empty, any
-                   credit may be a payout
-    other_business texts that mark other business: a bank line with one of them is no payout
-    rates          other pairs of currencies have no expected rate
-    methods        payment methods of the book whose money comes through no provider
-    currency       the merchant's own currency, for zero amounts of unknown currency
+    tolerances      by currency; other currencies have none
+    date_window     lines without a common reference may match if amount and currency agree and
+                    their dates are at most this far apart; None if they never match
+    settle_margin   how long a capture may wait for its statement line: most providers pay out
+                    within a week
+    book_margin     how far the book may lag behind the money: exports are made daily
+    money_margin    how far the money may lag behind a book line that says paid
+    refund_margin   how long a refund in the book may take to arrive
+    fees            fee rules; the first that fits a line counts, and other lines have no expected
+                    fee
+    bank_margin     how long a payout may take to reach the bank; by amount and date alone, it
+                    matches a bank line booked within that time
+    bank_payers     texts in any case; a payout's bank line contains one of them. If empty, any
+                    credit may be a payout
+    other_business  texts that mark other business: a bank line with one of them is no payout
+    rates           expected exchange rates; other pairs of currencies have none
+    methods         payment methods of the book whose money comes through no provider
+    currency        the merchant's own currency, for zero amounts of unknown currency
     """
 
     tolerances: tuple[Tolerance, ...] = ()
