@@ -50,8 +50,8 @@ KEPT_FOR: Final[Duration] = HOUR
 """How long the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Shortest time between two fetches of the keys for tokens that name an unknown key. Anybody can
-send such a token."""
+"""Shortest time between two fetches of the keys for unknown keys, which anybody's token can
+name."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
@@ -315,8 +315,7 @@ class CompanyProvider:
         return claims
 
     async def _signed(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a token with a valid signature. Raise CompanyRefused for any other
-        token."""
+        """Return the claims of a signed token. Raise CompanyRefused for an invalid signature."""
         import jwt  # few requests need it
 
         try:
@@ -401,7 +400,6 @@ _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr",
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
-    """Build a refusal, and log its code without its sentence."""
     log.warning("a sign-in with the company's account was refused", reason=code)
     do = "Begin again" if code in _OWN_TO_MEND else "Signing in again does not help: tell an admin"
     return CompanyRefused(f"The company's sign-in was refused: {sentence}. {do}.")
@@ -457,8 +455,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim in seconds as an instant. Return None if the claim is missing or not a number
-    of seconds."""
+    """Return a claim in seconds as an instant. Return None if it is missing or no such number."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None
@@ -466,8 +463,7 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the claim with this name. If no claim has the name, read it as a dotted path of
-    members."""
+    """Return the claim with this name, or else the claim at this dotted path of members."""
     found: Any = claims
     if name in claims:
         return claims[name]

@@ -27,8 +27,7 @@ PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Number of Argon2id iterations: OWASP's minimum for one lane. Hashing a password costs about 30 ms
-and 19 MiB."""
+"""Number of iterations: OWASP's minimum for one lane. A hash costs about 30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit of two concurrent hashes. The limit bounds memory, and leaves a core for other work."""

@@ -261,8 +261,7 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """The name of an operator who has proved their identity. A plain string is only a claim by the
-    machine's owner."""
+    """Name of an operator who proved their identity. A plain string is only the owner's claim."""
 
     __slots__ = ()
 
@@ -512,8 +511,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries by number, with optional filters. With `before`, return the newest
-    first."""
+    """Return audit entries by number, with optional filters; newest first with `before`."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,

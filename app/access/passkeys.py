@@ -37,14 +37,12 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name instead of an IP address. Passkeys belong to a
-    domain."""
+    """Return the console's address with a host name, because passkeys belong to a domain."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the JSON options for `navigator.credentials.get`. They accept any passkey of this
-    console."""
+    """Return the JSON options by which `navigator.credentials.get` accepts any passkey."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -83,8 +81,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the passkey that an authenticator has created. Return None if its answer is
-    invalid."""
+    """Return the passkey that an authenticator has created; None for an invalid answer."""
     import webauthn
 
     made = _verified(

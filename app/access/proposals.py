@@ -164,8 +164,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError if this person may not carry out an approved act now. The message says what
-    to do."""
+    """Raise UsageError, with what to do, if this person may not do an approved act now."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -188,8 +187,7 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return the same state for every subject. For kinds whose subject may change before the
-    approval."""
+    """Return the same state for all subjects. For kinds that ignore a subject's changes."""
     return ""
 
 
@@ -340,8 +338,7 @@ class Proposals:
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return the proposals of these kinds that wait for a decision. The first to expire comes
-        first."""
+        """Return the proposals of these kinds that wait, the first to expire first."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()

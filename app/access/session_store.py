@@ -159,8 +159,7 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's new signature count. Return False if the passkey was used or deleted
-    meanwhile."""
+    """Store a passkey's new signature count. Return False if it was used or deleted meanwhile."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -174,8 +173,7 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete all passkeys of a person, or only the passkey with this id. Return how many were
-    deleted."""
+    """Delete a person's passkeys, or only the one with this id. Return how many were deleted."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -271,9 +269,8 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the query parameters that select active sessions: the present time, and the bounds of
-    their last use. The upper bound excludes sessions dated by a fast clock, which would last too
-    long."""
+    """Return query parameters for active sessions: the present time, and bounds of their last use.
+    The upper bound excludes sessions dated by a fast clock, which would last too long."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
@@ -324,8 +321,7 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Replace a session's cookie after the person's identity was checked. Return False if the
-    session has ended."""
+    """Replace a session's cookie after an identity check. Return False if the session has ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -428,8 +424,7 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used, and delete ids that are older than any session. Return False if the
-    id was used before."""
+    """Mark a form's id as used; delete ids older than any session. Return False if it was used."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

@@ -31,7 +31,7 @@ LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
 """Duration of a session that the machine's owner opens for an operator by a link."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""Minimum time between two stored updates of a session's last use, so that page views rarely
+"""Minimum time between two stored updates of a session's last use. Page views should rarely
 write."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
@@ -44,8 +44,7 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """Refusal of a sign-in. The text is the same for all reasons, so that a guesser learns
-    nothing."""
+    """Refusal of a sign-in. The text is always the same, so that a guesser learns nothing."""
 
     def __init__(self) -> None:
         super().__init__("Sign-in failed. Check the name, the password and the code.")

@@ -131,8 +131,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """Return a free token name: the operator's name, or else the name with a number, as in
-    `Ann-2`."""
+    """Return a free token name: the operator's name, perhaps with a number, as in `Ann-2`."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name
@@ -269,8 +268,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of a personal token. Raise TokenNotInForce if the owner is no longer
-    active."""
+    """Return the owner of a personal token. Raise TokenNotInForce if they are disabled."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")

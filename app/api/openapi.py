@@ -159,8 +159,7 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return the description of a query parameter. An empty value of an optional parameter
-        counts as absent."""
+        """Return the description of a query parameter. An empty optional one counts as absent."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}
@@ -179,7 +178,6 @@ class _Describing:
         }
 
     def _successes(self, described: Operation) -> dict[int, dict[str, Any]]:
-        """Return descriptions of the successful answers, from the endpoint's return type."""
         found: dict[int, dict[str, Any]] = {}
         kind = described.takes["return"]
         media = {each: {"schema": _WORD} for each in described.media}

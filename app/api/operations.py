@@ -258,8 +258,7 @@ class Gate(Protocol):
         ...
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds, or 0 if all deliveries are
-        read."""
+        """Return the age of the oldest unread delivery in seconds; 0 if all are read."""
         ...
 
 
@@ -335,8 +334,7 @@ class ApiRoute(Route):
 
 
 async def _answered(operation: Operation, owner: object, **values: Any) -> object:
-    """Call the endpoint and return its result. Turn the errors that the operation declares into
-    ApiProblem."""
+    """Call the endpoint. Turn errors that the operation declares into ApiProblem."""
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:
@@ -382,8 +380,7 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the routes of operations. `served` maps each operation to the object with its
-    endpoint."""
+    """Return the routes of operations, each mapped to the object with its endpoint."""
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():
         by_path.setdefault(operation.path, {})[operation] = owner

@@ -24,8 +24,7 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Number of requests that may read the log at the same time. A proof blocks the event loop for some
-milliseconds."""
+"""Number of requests that may read the log at the same time. A proof takes some milliseconds."""
 
 MAX_DIGITS: Final = 18
 """Maximum number of digits of a log size in an address. Such a number fits into 64 bits."""
@@ -52,8 +51,7 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Return the log's origin, the other addresses, and every key that has signed the log, the
-        newest key last."""
+        """Return the log's origin, the other addresses, and every key of the log, newest last."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:

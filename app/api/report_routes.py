@@ -41,8 +41,7 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""Number of results that are built at the same time. Each build reads all data, and takes a core
-and some 100 MiB."""
+"""Number of results built at the same time. Each build takes a core and some 100 MiB."""
 
 KEPT: Final = 4
 """Number of results that are cached for repeated requests. A result can have about ten MiB. A
@@ -325,8 +324,7 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Return the start of the period, or its end if `last`. The text is a moment, or a whole day in
-    the merchant's zone."""
+    """Return the period's start, or its end if `last`, from a moment or a merchant's day."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

@@ -54,8 +54,7 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the raw path is UTF-8. In the decoded path, the server has replaced invalid
-    bytes by U+FFFD."""
+    """Return whether the raw path is UTF-8. The server decodes other bytes to U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -96,14 +95,12 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter; None if it is absent or empty. Forms send `?name=` for an empty
-    field."""
+    """Return a query parameter; None if it is absent or empty, as an empty form field is."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query. If the parameter is absent, return `default`, but at
-    most `high`."""
+    """Return a whole number from the query, or else `default`, but at most `high`."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -162,8 +159,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document whose members are texts. Raise ApiProblem 422 that lists every
-    mistake."""
+    """Parse the body as a document of texts. Raise ApiProblem 422 with every mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
@@ -178,8 +174,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit a member's type, as in `is no text`; None if the value
-    fits."""
+    """Return why a value does not fit a member's type, as in `is no text`; None if it fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -212,8 +207,8 @@ _REFERENCE_FORMS = (
 
 
 MAX_TENDERS = 20
-"""Maximum number of tenders of one order. An order has one or two, and all are stored with each
-record of its price."""
+"""Maximum number of tenders of an order; most have one or two. Each record of a price has them
+all."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
 """Pattern of a tender's kind: a word such as gift_card, never a card's number."""
@@ -285,8 +280,7 @@ class ToldDocument(TypedDict):
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """Return what the body of a PUT states about an order. Raise one ApiProblem that lists every
-    mistake."""
+    """Return what a PUT states about an order. Raise one ApiProblem with every mistake."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
@@ -319,8 +313,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders in the body. Return None if the body states no tenders; earlier tenders
-    then remain."""
+    """Return the tenders in the body. None means that earlier tenders remain."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

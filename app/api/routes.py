@@ -117,8 +117,7 @@ class Api:
             return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds, or 0 if all deliveries are
-        read."""
+        """Return the age of the oldest unread delivery in seconds; 0 if all are read."""
         return await behind_s(self._context, patience="none")
 
     async def get_order(

@@ -91,8 +91,7 @@ def _may_lack(kind: Any) -> bool:
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null and NotRequired, followed by its annotations from the innermost to
-    the outermost."""
+    """Return a type without null and NotRequired, and its annotations from inside out."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])
@@ -105,8 +104,7 @@ def parts_of(kind: Any) -> tuple[Any, ...]:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows whatever one of these schemas allows. Plain types are merged into
-    one list."""
+    """Return a schema that allows what any of these allows. Plain types share one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:
@@ -116,8 +114,7 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return a value that the schema allows, built from its examples. Raise KeyError for a schema
-    without examples."""
+    """Return an example that the schema allows. Raise KeyError if it has no examples."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

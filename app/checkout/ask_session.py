@@ -28,21 +28,19 @@ KEY_TOO_OLD: Final = "key_too_old"
 """Code of an answer when no request was sent because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which a row stays claimed after the longest possible call, for the commit after the
-call."""
+"""Time for which a row stays claimed after the longest call, for the commit that follows."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two tries for one payment. The pause starts with FIRST_PAUSE and doubles
-with each try."""
+"""Longest pause between two tries for one payment. The first is FIRST_PAUSE; it doubles each
+time."""
 
 TELL_AFTER: Final = 3
 """Number of unclear answers after which the finding `session_unknown` is reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may claim a row. After that time, a dead process no longer blocks the
-    row."""
+    """Return how long a call may claim a row, and so how long a dead process blocks it."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
@@ -123,8 +121,7 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """Record that the key has expired, and notify people. No more requests are sent with the
-    key."""
+    """Record that the key has expired, and notify people. The key is not sent again."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
@@ -194,20 +191,17 @@ def pause_after(tries: int) -> Duration:
 
 
 AT_ONCE: Final = 4
-"""Number of payments that are asked about concurrently. It leaves connections to waiting
-customers."""
+"""Number of payments asked about at a time. Customers need the remaining connections."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two searches while the service refuses our token. Each search then sends only one
-request."""
+"""Seconds between searches while the service refuses our token. Each then sends one request."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Send due requests again, at most AT_ONCE that no process has claimed. Return how many were
-    due."""
+    """Send at most AT_ONCE due requests that no process has claimed. Return their number."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(

@@ -69,8 +69,7 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Maximum number of calls at a time in one process. Each call holds a few kilobytes for at most a
-minute."""
+"""Maximum number of calls at a time in a process. Each takes a few kilobytes for a minute."""
 
 
 class Flight(Generic[T]):
@@ -125,12 +124,10 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Maximum time in seconds for which the service can forbid requests. The service may have sent a
-wrong date."""
+"""Maximum seconds for which the service can forbid requests. It may have sent a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes of answers whose Retry-After applies to every request. After a 409, Retry-After applies to
-one key only."""
+"""Codes of answers whose Retry-After applies to all requests. After a 409 it applies to one key."""
 
 DENIAL_LASTS_S: Final = 300.0
 """Seconds after which a refused token is tried again. Until then this process is not ready, so it
@@ -271,8 +268,7 @@ class CheckoutClient:
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """Return the seconds for which no request may be sent, because the service asked for a
-        pause."""
+        """Return the seconds for which the service's request for a pause forbids requests."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 

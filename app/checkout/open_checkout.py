@@ -204,8 +204,7 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent. Return the order's payment, which another process may have created
-        instead."""
+        """Commit the intent. Return the order's payment, perhaps from another process."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -228,8 +227,7 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent and return the row to send. Return None if the order already has a
-        payment."""
+        """Write the intent and return the row to send. Return None if the order has a payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -264,8 +262,7 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row, with the bytes to send. Return None if another process has
-        claimed it."""
+        """Claim the payment's row, with the bytes to send; None if another process has it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -357,8 +354,7 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result of an answer. Return None if the result must come from the stored records
-    instead."""
+    """Build an answer's result. Return None if the stored records have a better one."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session

@@ -135,8 +135,7 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Return whether the service may forget the key before a call that takes `reserve` could
-    end."""
+    """Return whether the service may forget the key before a call of `reserve` ends."""
     return now + reserve >= payment.requested.at + lifetime
 
 
@@ -284,8 +283,7 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text that is stored with the answer's record: the answer, or the code of its
-    absence."""
+    """Return the text to store with an answer's record: the answer, or a code for none."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details

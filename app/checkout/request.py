@@ -75,13 +75,11 @@ class PaymentNotOverError(UsageError):
 
 
 class OrderCanceledError(UsageError):
-    """Error for an order that the shop has canceled; nothing was sent. A payment would have to be
-    returned."""
+    """Error for an order that the shop has canceled. Nothing was sent."""
 
 
 class CheckoutDeniedError(UnreachableError):
-    """Error for credentials that the service refuses, or for an address where no service
-    answers."""
+    """Error for credentials that the service refuses, or for an address without a service."""
 
 
 class CheckoutBusyError(UnreachableError):
@@ -128,8 +126,7 @@ _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutRequest:
-    """The shop's unchecked request. `amount` is in major units; `phone` is E.164 without the plus
-    sign."""
+    """The shop's unchecked request. `amount` is in major units; `phone` is E.164 without +."""
 
     order: str
     amount: Decimal | int | str
@@ -228,7 +225,6 @@ def request_body(request: SoundRequest) -> bytes:
 
 
 def _given(**texts: str | None) -> str:
-    """Return a JSON object with those of these texts that are not None."""
     found = [f'"{name}":{_text(value)}' for name, value in texts.items() if value is not None]
     return "{" + ",".join(found) + "}"
 
@@ -331,8 +327,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """Answer that the service refuses the session. `reason` is the service's own, masked and
-    shortened."""
+    """Answer that the service refuses the session, with its reason masked and shortened."""
 
     reason: str
     details: str
@@ -357,16 +352,14 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """Answer that the service refuses our credentials or address, which says nothing about the
-    order."""
+    """Answer that refuses our credentials or address, and says nothing about the order."""
 
     status: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComeAgain:
-    """Answer after which the request may be repeated with the same key, after at least `wait_s`
-    seconds."""
+    """Answer after which to repeat the request with the same key, after `wait_s` seconds."""
 
     code: str
     wait_s: float = 0.0
@@ -407,7 +400,6 @@ def judge_reply(
 
 
 def _document_in(body: bytes) -> object:
-    """Parse a body as JSON. Return None if it is not valid JSON."""
     try:
         return parse(body)
     except Unreadable:
@@ -444,13 +436,11 @@ def _opened(body: bytes, *, order: str, api: SessionApi, mask: Mask) -> Opened |
 
 
 def _web_address(url: object) -> str | None:
-    """Return the URL if it is a plain web address; None otherwise."""
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
 def kept_checkout_url(details: str | None, api: SessionApi) -> str | None:
-    """Return the checkout URL from the stored details of an opened session; None if there is
-    none."""
+    """Return the checkout URL in the stored details of an opened session, if there is one."""
     document = _document_in((details or "").encode())
     url = _web_address(api.read(document).checkout_url) or _web_address(
         find_paths(document, ("read", "checkout_url"))

@@ -264,8 +264,7 @@ def _act(
 def _act_on_chosen(
     doing: BreakAct, *, where: str, yes: bool, seen: str | None, each: str, least: int
 ) -> None:
-    """Print the number and money of the selected breaks. Act on the breaks only if the user passed
-    --yes."""
+    """Print the number and money of the selected breaks. Act on them only after --yes."""
     from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 
     choice = read_choice(where)
@@ -294,8 +293,7 @@ def _act_on_chosen(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError if the breaks have changed since they were listed, or cannot be acted on
-    together."""
+    """Raise UsageError if the breaks changed after the listing, or do not go together."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "nothing was changed: the breaks have changed since they were listed. List them again, "

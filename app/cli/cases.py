@@ -1,5 +1,4 @@
-"""Commands on an order's case: attachments of the order and its breaks, the letter, the
-checklist."""
+"""Commands on an order's case: attachments of the order and its breaks, letter, checklist."""
 
 from __future__ import annotations
 

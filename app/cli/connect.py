@@ -180,7 +180,6 @@ def _source_name(
 
 
 def _own(source: str) -> str:
-    """Return the prefix of the names of a source's variables."""
     return f"{PREFIX}SOURCES__{source.upper()}__"
 
 
@@ -364,8 +363,7 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input for `-`. Errors never quote the
-    content."""
+    """Return the content of a file, or of standard input for `-`. Errors never quote it."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
@@ -477,8 +475,7 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit with code 1 if it was refused, if it names no order, or if
-    none came."""
+    """Wait for the first delivery. Exit with 1 if it was refused, has no order, or is missing."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

@@ -71,8 +71,7 @@ AGAIN: Final = (429, 503)
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds within which a Ctrl-C reaches every process of a terminal. A server may end before the
-signal arrives here."""
+"""Seconds in which a Ctrl-C reaches all processes of a terminal. A server may get it first."""
 
 Ready = Callable[[], Awaitable[bool]]
 """Function that returns whether something has happened."""
@@ -101,8 +100,7 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger is right about the outcome, and about the money if the outcome
-        implies any."""
+        """Return whether the ledger has the right outcome, and money if that implies any."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -182,8 +180,7 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register every order at the service and open every session, all concurrently. Return when the
-    last session expires."""
+    """Register all orders, open all sessions, and return when the last session expires."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
@@ -274,9 +271,8 @@ STOP_S = 15.0
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Return a socket that listens on the wanted loopback port, or on any free port if the wanted
-    port is taken. From now on the port is reserved, and connections queue until a server accepts
-    them."""
+    """Return a socket that listens on the wanted loopback port, or else on any free port. From now
+    on the port is reserved, and connections queue until a server accepts them."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -311,8 +307,7 @@ def inherited(number: int) -> socket.socket:
 
 
 class Child:
-    """Child process `python -m app WORDS…` that serves an inherited socket and logs to a file. Use
-    it with `async with`."""
+    """Child process `python -m app WORDS…` that serves an inherited socket. Use `async with`."""
 
     def __init__(
         self,
@@ -344,8 +339,7 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return the environment without Tallyhook's settings, plus the settings that were
-        given."""
+        """Return the environment with the given settings, and no others of Tallyhook."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -362,8 +356,7 @@ class Child:
         await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
-        """Raise UnreachableError if the process has ended. The message has the end of the process's
-        log."""
+        """Raise UnreachableError, with the end of the log, if the process has ended."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
@@ -466,9 +459,8 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels this task and stores the
-    signal. If the signal ended a server first, the stored signal shows that the server did not
-    fail."""
+    """Handler of Ctrl-C and SIGTERM while the demo plays: cancels this task and stores the signal.
+    The stored signal shows that a server which it ended first has not failed."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -497,8 +489,7 @@ class _Interruption:
 
 
 def _take_folder() -> None:
-    """Create an empty folder for the demo. Raise UsageError if another demo is running in the
-    folder."""
+    """Create an empty folder for the demo. Raise UsageError if another demo uses it."""
     mark = FOLDER / "pid"
     if mark.exists() and _is_running(int(mark.read_text())):
         raise UsageError(
@@ -562,8 +553,7 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
 async def _open_console(
     context: AppContext, http: httpx2.AsyncClient, console: Child, *, port: int
 ) -> None:
-    """Wait until the console answers, and print a link to it. The link's page shows orders as they
-    arrive."""
+    """Wait until the console answers, and print a link that opens it."""
     url = f"http://{HOST}:{port}"
     await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
     print(f"Open {url}/enter#{await demo_link(context)}", flush=True)

@@ -215,8 +215,7 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write content, which may be personal, to a new file that only its owner can read, or to
-    standard output."""
+    """Write content, perhaps personal, to standard output or a file for its owner only."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

@@ -1,6 +1,5 @@
-"""Commands on the go-live checklist and on deployment files. They examine the installation, print
-the checklist, sign items that only a person can state, and print deployment files or write them to
-a folder."""
+"""Commands on the go-live checklist, and on deployment files: check the installation, print the
+checklist, sign items that only a person can state, and print or write the files."""
 
 from __future__ import annotations
 

@@ -36,12 +36,10 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Maximum number of unread columns that a sentence lists. Some files have a hundred; JSON lists
-them all."""
+"""Maximum number of unread columns that a sentence lists. JSON lists all of them."""
 
 CHANGES_SHOWN = 20
-"""Maximum number of changed rows that are printed. With --changes all of them are written to a
-file."""
+"""Maximum number of changed rows that are printed. --changes writes all of them to a file."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
 """Members of a coverage line in an import's document."""
@@ -51,8 +49,7 @@ Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 
 
 def run_import(use: Use, form: printing.Format) -> None:
-    """Import with a progress bar and print the result. Exit with code 1 if the file or some of its
-    rows were rejected."""
+    """Import and print the result. Exit with 1 if the file or some rows were rejected."""
 
     done = _import_one(use)
     if form is printing.Format.table:
@@ -485,9 +482,8 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify a file and import it. Raise UsageError if a person must state the file's kind or
-    source. They are not guessed, because a line that is imported under two sources would count
-    twice."""
+    """Identify a file and import it. Raise UsageError if a person must state its kind or source. A
+    guess could import a line under two sources, and the line would count twice."""
     from app.finance.imports import identify, import_kind
 
     known = sorted(context.settings.sources)

@@ -1,5 +1,4 @@
-"""Local testing in the style of a provider's own tools: `trigger` sends events, `listen` forwards
-them."""
+"""Local testing as with a provider's own tools: `trigger` sends events, `listen` forwards them."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address. Also raise it for an address on another machine
-    unless `yes`."""
+    """Raise UsageError for an invalid address, or for another machine unless `yes`."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -334,8 +332,7 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending, which only its owner can read. Raise UsageError if it cannot be
-    written."""
+    """Open a file to append to, for its owner only. Raise UsageError if that fails."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

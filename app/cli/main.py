@@ -182,8 +182,7 @@ for name, group in GROUPS.items():
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command and return its exit code. Errors are printed as sentences, never as
-    tracebacks."""
+    """Run one command and return its exit code. Errors are printed as sentences."""
     printing.show_what_lacks()
     try:
         code = _typed(words)
@@ -208,8 +207,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether the error, or an error that it wraps, was caused by text that UTF-8 cannot
-    encode."""
+    """Return whether text that UTF-8 cannot encode caused the error or one that it wraps."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself
@@ -234,8 +232,7 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run the command that the words name, and return its exit code. Typer reports invalid
-    arguments itself."""
+    """Run the command in the words. Return its exit code. Typer reports bad arguments."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
@@ -250,8 +247,7 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code for output that could not be written. A closed pipe counts as
-    success."""
+    """Return the exit code for output that was not written. A closed pipe is a success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
@@ -260,9 +256,8 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code. The error's own message is left out,
-    because it may quote a phone number or a secret; a database error quotes every value of its
-    statement."""
+    """Report an internal error and return the exit code. Leave out the error's own message, which
+    may quote a phone number or a secret: a database error quotes every value of its statement."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
@@ -271,6 +266,5 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a word is valid text. A word with bytes that could not be decoded contains
-    lone surrogates."""
+    """Return whether a word is valid text, without surrogates for undecodable bytes."""
     return word.encode("utf-8", "replace").decode() == word

@@ -1,6 +1,5 @@
 """Tables in Markdown pages that are generated from the program. `python -m app.cli.page_tables`
-writes the tables, and the digest of this release's verifier. Tests check that both are up to
-date."""
+writes them, and the digest of this release's verifier. Tests check that all are up to date."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,7 @@ ROOMS: Final = Path(__file__).parents[1]
 
 
 def command_table() -> str:
-    """Return a Markdown table of every command, in the order of `--help`, with its arguments and
-    first sentence."""
+    """Return a Markdown table of all commands in the order of `--help`."""
     commands: Any = typer.main.get_command(application)
     lines = ["Write `tallyhook` before each command:"]
     for names in SECTIONS.values():

@@ -82,8 +82,7 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a row for people. Times in its sentence are in the zone, with the zone's
-    abbreviation."""
+    """Return a row for people, with the times of its sentence in the zone."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
@@ -113,8 +112,7 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raise UsageError if binary output would go to a terminal, or if the output file's folder is
-    missing."""
+    """Raise UsageError for binary output to a terminal, or to a file in a missing folder."""
     if binary and path is None:
         raise UsageError(f"{what} is a binary format: give -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -125,9 +123,8 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a writer for an output file, which appears only when it is complete. Only its owner can
-    read the file, because it contains orders, money and payers. Raise UsageError if it cannot be
-    written."""
+    """Yield a writer for an output file, which appears only when complete. Only its owner can read
+    it, because it contains orders, money and payers. Raise UsageError if it cannot be written."""
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -211,8 +208,7 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the parameters of another function, except those in `without`, in place of its
-    `**options`."""
+    """Replace a command's `**options` by another function's parameters not in `without`."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -304,8 +300,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return the text of a spreadsheet's cell. Our numbers stay numbers, and no text is read as a
-    formula."""
+    """Return a spreadsheet's cell. Our numbers stay numbers; no text becomes a formula."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 
@@ -367,15 +362,13 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Line width in characters if the terminal's width is unknown. Sentences wrap at this width; ids
-never do."""
+"""Line width for an unknown terminal, in characters. Sentences wrap at it; ids never do."""
 
 _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print each row as lines, one for each field. For terminals so narrow that ids would wrap in a
-    table."""
+    """Print each row with one field on a line, for terminals where ids would wrap."""
     widest = max(map(len, columns))
     for row in rows:
         print()
@@ -396,8 +389,7 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """Show a progress bar on standard error if that is a terminal. Yield the function
-    `advance(count)`."""
+    """Show a progress bar if standard error is a terminal. Yield `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -408,8 +400,7 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def progress_ahead(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that learns its total later. Yield the functions `ahead(total)`
-    and `advance(count)`."""
+    """Show a progress bar whose total is set later. Yield `ahead(total)`, `advance(count)`."""
     with _bar() as bar:
         if bar is None:
             yield lambda total: None, lambda count: None
@@ -423,8 +414,7 @@ def progress_ahead(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that reports its position. Yield the function `show(done,
-    total)`."""
+    """Show a progress bar for work that reports its position. Yield `show(done, total)`."""
     with _bar() as bar:
         yield _shown_as(bar, label)
 

@@ -1,5 +1,4 @@
-"""Running of a command's operation, with settings, an open store, one event loop and the operator's
-name."""
+"""Running of a command's operation: settings, open store, event loop and operator's name."""
 
 from __future__ import annotations
 
@@ -128,8 +127,7 @@ def given_token() -> str | None:
 
 
 async def _holder(context: AppContext) -> Proven | None:
-    """Return the owner of the given token; None if no token was given. Raise UsageError if the
-    token is not valid."""
+    """Return the given token's owner, if any. Raise UsageError for an invalid token."""
     from app.access.tokens import ScopeMissing, TokenNotInForce, holder_of
 
     token = given_token()

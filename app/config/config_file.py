@@ -48,8 +48,7 @@ class SettingsReading:
 
     @property
     def live(self) -> bool:
-        """Return whether the environment is live. This works even if other settings cannot be
-        read."""
+        """Return whether the environment is live, even if other settings are unreadable."""
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
@@ -119,8 +118,7 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return the variables with our prefix, by upper-case name. Report names that differ only in
-    case."""
+    """Return variables with our prefix by upper-case name. Report names that differ in case."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
@@ -336,7 +334,6 @@ def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
 
 
 def _written(value: str) -> str:
-    """Return the value, quoted for the file if needed."""
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")

@@ -98,13 +98,11 @@ _SECRETS_OF_SECTIONS: Final = (
     ("oidc", "client_secret"),
     ("reports", "mail_password"),
 )
-"""Section and name of each secret that may come from a file. The variable that names the file ends
-in `_FILE`."""
+"""Section and name of each secret that may be in a file, named by a variable with `_FILE`."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. If there is only one source, make it the source of checkout
-    sessions."""
+    """Read secrets from their files. An only source also becomes that of the checkout."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -194,7 +192,6 @@ def _secrets_of_a_source_are_different_and_no_paths(
 
 
 def _bare(secret: str) -> str:
-    """Return a secret without its optional prefix and padding."""
     return secret.strip().removeprefix("whsec_").rstrip("=")
 
 

@@ -60,8 +60,7 @@ _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "
 
 
 def switched(value: Any) -> Any:
-    """Return `on` or `off` for a word or boolean that means one of them. Return any other value
-    unchanged."""
+    """Return `on` or `off` for a word or boolean with this meaning, or the value unchanged."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -112,8 +111,7 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Raise ValueError for an address that cannot be the
-    end of a path."""
+    """Parse secret addresses as `secrets` does. Raise ValueError unless they can end a path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -122,8 +120,7 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse a JSON object of texts. Return an object unchanged. Raise ValueError for any other
-    text."""
+    """Parse a JSON object of texts, or return an object unchanged. Raise ValueError otherwise."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -168,7 +165,6 @@ def only(value: Any) -> Any:
 
 
 def _object_in(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object. Return None if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -245,8 +241,7 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or an empty value. Raise ValueError for any other
-    text."""
+    """Validate an https address without a path, or an empty value. Raise ValueError otherwise."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -272,8 +267,7 @@ MAX_ROLES: Final = 100
 
 
 def roles(value: Any) -> Any:
-    """Parse a JSON object that maps values of a claim to roles. Raise ValueError for any other
-    text."""
+    """Parse a JSON object that maps claim values to roles. Raise ValueError for other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -286,8 +280,7 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list of words, as `listed` does. Raise ValueError for a word that is empty or has
-    blanks."""
+    """Parse a list as `listed` does. Raise ValueError for a word that is empty or has blanks."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without spaces, separated by commas")
@@ -295,8 +288,7 @@ def words(value: Any) -> Any:
 
 
 def domains(value: Any) -> Any:
-    """Parse a list of mail domains, and convert them to lower case. Raise ValueError for an invalid
-    domain."""
+    """Parse a list of mail domains, in lower case. Raise ValueError for an invalid domain."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
         raise ValueError("must be mail domains, such as shop.example")
@@ -304,8 +296,7 @@ def domains(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, and remove its plus sign. Raise ValueError for any other
-    text."""
+    """Validate a country's calling code, without its plus sign. Raise ValueError otherwise."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
@@ -313,8 +304,7 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """Validate the name of a time zone, such as Africa/Nairobi, or an empty value. Raise ValueError
-    for an unknown name."""
+    """Validate a time zone's name or an empty value. Raise ValueError for an unknown name."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -337,8 +327,7 @@ def currency(value: Any) -> Any:
 
 
 def mail_server(value: Any) -> Any:
-    """Validate a host with an optional port. Add port 587 if there is none. Raise ValueError for
-    any other text."""
+    """Validate a host with an optional port, by default 587. Raise ValueError for other text."""
     if not isinstance(value, str):
         return value
     host, _, port = value.strip().partition(":")
@@ -457,7 +446,6 @@ Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-
 
 
 def _number(default: int, low: int, high: int) -> Any:
-    """Declare an integer setting with inclusive bounds. The setting's name has the unit."""
     return Field(default=default, ge=low, le=high)
 
 
@@ -755,8 +743,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable's name, on each setting that a live environment
-        would refuse."""
+        """Return a sentence, with the variable, on each setting that live would refuse."""
         return self._warnings
 
     @property
@@ -770,15 +757,13 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """Return the path of the phone key: the setting, or else a file beside the database, or
-        else in `var`."""
+        """Return the phone key's path: the setting, or else beside the database or in `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """Return the path of the evidence key: the setting, or else a file beside the database, or
-        else in `var`."""
+        """Return the evidence key's path: the setting, or else beside the database or in `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 
@@ -789,8 +774,7 @@ class Settings(BaseModel):
         return self.erasure_journal or self._beside_database("erasures")
 
     def for_copy(self, database_url: str) -> Settings:
-        """Return the settings for a copy of the database. Keys and erasure journal stay those of
-        the original."""
+        """Return the settings for a copy of the database, with the original's keys and journal."""
         return self.model_copy(
             update={
                 "database_url": database_url,
@@ -807,8 +791,7 @@ class Settings(BaseModel):
 
     @property
     def requires_order_record(self) -> bool:
-        """Return whether an order needs a price stated by the shop. In a live environment that is
-        the default."""
+        """Return whether an order needs a price stated by the shop. In live it does by default."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 

@@ -425,7 +425,6 @@ class Application:
         return self._pages.problem(status, sentence, view=view)
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:
-        """Answer a request that failed with an internal error. The server logs the error."""
         return self._pages.problem(
             500, "This page failed. The log shows where. Everything else continues."
         )
@@ -486,8 +485,7 @@ async def _suggest(view: View) -> Response:
 
 
 def _typed(view: View, of: Page | Act) -> dict[str, str]:
-    """Return the text that the person typed into the form on the previous page; empty if that page
-    had none."""
+    """Return the text typed into the form on the previous page; empty if there was none."""
     given = dict(view.request.query_params)
     return given if any(name in given for name in of.typed) else {}
 

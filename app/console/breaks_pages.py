@@ -319,8 +319,7 @@ def _list(view: View) -> str:
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Return the breaks that match the condition in the form. Without a condition, return the
-    ticked breaks."""
+    """Return the breaks that match the form's condition, or else the ticked breaks."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
@@ -337,8 +336,7 @@ def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Return lines with the totals by cause and currency, the first breaks, and the breaks that are
-    left out."""
+    """Return the totals by cause and currency, the first breaks, and breaks left out."""
     found = chosen.of
     totals = [
         f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."

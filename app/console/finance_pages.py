@@ -322,8 +322,7 @@ async def asked_scope(
 
 
 async def trends_page_document(view: View) -> Document:
-    """GET /trends: twelve months for comparison. A job sums them up. Raise UsageError if the job
-    failed."""
+    """GET /trends: twelve months, summed up by a job. Raise UsageError if the job failed."""
     seen = await view.shared_job("trends", "", work=partial(view.console.work, trends.trends))
     return {
         "looked_since": format_instant(seen.began),
@@ -459,8 +458,7 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that make up one total, from a
-    job."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of a total, from a job."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -486,8 +484,7 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout, statement line or bank line, from
-    a job."""
+    """GET /trail/{name}: the trail of an order, payment, payout or line, from a job."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
@@ -558,8 +555,7 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose to close it. Raise a UsageError that lists every reason against
-    closing."""
+    """Close the month, or propose it. Raise UsageError with every reason against closing."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

@@ -111,8 +111,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an operator's own upload. Raise NotFoundError, with what to do, if it is no longer
-    stored."""
+    """Return an operator's own upload. Raise NotFoundError if it is no longer stored."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -132,8 +131,7 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances of a statement if the file was refused because they differ. Otherwise
-    return None."""
+    """Return a statement's balances if the file was refused because they differ."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
@@ -284,8 +282,7 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """Return number, kind and file of the import that the address names. Raise NotFoundError if it
-    is unknown."""
+    """Return number, kind and file of the import in the address. Raise NotFoundError."""
     number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file

@@ -17,8 +17,7 @@ from app.orders.read_orders import head_of_feed
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""Seconds between heartbeats of an idle stream. A heartbeat also checks that the session is still
-active."""
+"""Seconds between heartbeats of an idle stream. Each checks that the session is active."""
 
 MOST: Final = 200
 """Maximum number of open streams. Each occupies a connection."""

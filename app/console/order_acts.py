@@ -106,8 +106,7 @@ async def do_prove(view: View, reason: str) -> Response:
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """Return the names of an order's entries in the log: of its deliveries and published
-    outcomes."""
+    """Return the log's names for an order's deliveries and published outcomes."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [
@@ -147,8 +146,7 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Return a form with a preview: the verdicts on refused deliveries under the present secrets
-    and profiles."""
+    """Return a form with the verdicts on refused deliveries under the present settings."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [

@@ -371,8 +371,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence into its text, the ids it cites, and the number of further ids that it
-    leaves out."""
+    """Split a sentence into text, cited ids, and the number of further ids left out."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": [], "more": None}
@@ -461,8 +460,7 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """GET /deliveries/{delivery}. Each view of a refused delivery is recorded in the audit
-    trail."""
+    """GET /deliveries/{delivery}. The audit trail records each view of a refused delivery."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:
@@ -485,8 +483,7 @@ async def delivery_document(view: View) -> Document:
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Return known mistakes that would explain the refusal, or else why no mistake could be
-    tested."""
+    """Return known mistakes that explain the refusal, or why none could be tested."""
     try:
         found = await diagnose_delivery(
             view.context, view.subject, accounts=accounts(view.context.settings)

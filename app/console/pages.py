@@ -1,4 +1,4 @@
-"""Rendering of documents as HTML by a template, as JSON, or one of their lists as CSV. Also
+"""Rendering of documents: HTML by a template, JSON, and CSV of one of their lists. Also
 downloads."""
 
 import json
@@ -292,8 +292,7 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size in bytes of CSV rows in memory. Further rows go to the disk until all columns are
-known."""
+"""Maximum bytes of CSV rows in memory, until all columns are known. Further rows go to disk."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
 """Function that loads the document of the next page, or returns None after the last page."""

@@ -63,8 +63,7 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """Build the erasure request from the form. Its subject is a phone number unless the form says
-    otherwise."""
+    """Build the erasure request from the form, by default for a phone number."""
     what = view.given.get("what", view.word("what") or "phone")
     return erase.ErasureRequest(
         phone=subject if what not in ("order", "email") else None,
@@ -76,8 +75,7 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over the previewed subject, so that only a previewed erasure can be
-    proposed."""
+    """Return a signature over the subject. Only a previewed erasure can be proposed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

@@ -179,8 +179,7 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return the mark of a preview: the number of the current rules, and the text of the rules that
-    are tried."""
+    """Return a preview's mark: the number of the current rules, and the tried rules' text."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
@@ -286,8 +285,7 @@ async def do_preview_rules(view: View, reason: str) -> str:
 
 
 async def _tried(view: View, rules: str) -> str:
-    """Preview the effect of rules, in a process with a time limit. Return the address of the
-    preview."""
+    """Preview rules in a process with a time limit. Return the preview's address."""
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = await view.job("preview", view.person.name, work=work, mark=mark)

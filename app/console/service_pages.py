@@ -28,8 +28,7 @@ from app.orders.notify_shop import STATES, list_notifications, notification_docu
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Checklist items that a person may sign at any time. Other items can be signed only after the
-checks."""
+"""Checklist items that a person may sign at any time. Others can be signed after the checks."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -315,8 +314,7 @@ async def ask_verify_log(view: View) -> Form:
 
 
 async def do_verify_log(view: View, reason: str) -> str:
-    """Verify the log in another process. Operators who request this during a verification share its
-    result."""
+    """Verify the log in another process. Concurrent requests share the result."""
 
     async def work() -> VerifiedLog:
         try:

@@ -59,7 +59,7 @@ async def setup_document(view: View) -> Document:
 
 
 async def _settings(context: AppContext) -> list[Check]:
-    """Return how the settings for the next start differ from those of the running service."""
+    """Return how the next start's settings differ from the running service's settings."""
     note, key = await noted_service(context), context.phone_key
     if note is None or key is None:
         return []

@@ -94,8 +94,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return an address if it is an address of this console. Return the first page for any other
-    text."""
+    """Return an address of this console unchanged, and the first page for any other text."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -184,8 +183,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose of a challenge by which this session, and no other, may link the company's
-    account."""
+    """Return the challenge's purpose by which only this session may link the account."""
     return f"link {_hashed(cookie)}"
 
 
@@ -200,8 +198,7 @@ class SigningIn:
         self._by_network = RateLimiter(NETWORK_TRIES)
         self._unsent = UnsentForms()
         self._signed_in: set[tuple[str, str]] = set()
-        """Name and network of everybody who has proved their identity. Only operators can add to
-        this set."""
+        """Name and network of everybody who proved their identity. Only operators add to it."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
@@ -225,7 +222,6 @@ class SigningIn:
         )
 
     def _open_to(self, way: Way) -> bool:
-        """Return whether the settings allow people to sign in this way."""
         if way == "company":
             return self._console.company is not None
         return way == "link" or self._console.context.settings.oidc.local_accounts == "on"
@@ -440,8 +436,7 @@ class SigningIn:
     # --- the company's account --------------------------------------------------------------------
 
     async def to_company(self, request: Request) -> Response:
-        """Redirect a browser to the company's sign-in, with a cookie by which it is recognized on
-        its return."""
+        """Redirect a browser to the company's sign-in, with a cookie to recognize it later."""
         company, asked = self._console.company, request.query_params
         purpose = next((each for each in get_args(Purpose) if each == asked.get("for")), "sign-in")
         where = local(asked.get("next", "/"))
@@ -471,15 +466,13 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether the sign-in was started by this session's form on My account. That form
-        checks the password."""
+        """Return whether this session's form, which checks the password, began the sign-in."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Complete a sign-in when the browser returns from the company's sign-in. Each return works
-        only once."""
+        """Complete a sign-in after the company's sign-in. Each return works only once."""
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")
@@ -561,8 +554,7 @@ class SigningIn:
             return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """Show the form of an invitation, and store the password that the invited person
-        chooses."""
+        """Show an invitation's form, and store the password that the person chooses."""
         if not self._open_to("password"):
             return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":

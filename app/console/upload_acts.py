@@ -437,8 +437,7 @@ async def ask_accept_balance_difference(view: View) -> Form:
 
 
 async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
-    """Propose to import a bank file although its balances differ by the amount that the form
-    showed."""
+    """Propose to import a bank file despite the difference in balances that was shown."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     differs = imports_pages.differs_in(upload)
     if differs is None:

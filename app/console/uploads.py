@@ -55,8 +55,7 @@ MOST_KEPT: Final = 8
 """Maximum number of files that are kept, and of files in one form. They take 256 MiB at most."""
 
 READ_AT_ONCE: Final = 2
-"""Number of files that are read at a time, each in a separate process. Only one is imported at a
-time."""
+"""Number of files read at a time, in separate processes. Only one is imported at a time."""
 
 RECEIVED_WITHIN_S: Final = 300.0
 """Seconds within which a form must arrive: 32 MiB at one megabit a second. A stalled sender would
@@ -174,8 +173,7 @@ class Uploads:
             ) from error
 
     async def _turn(self, request: Request) -> None:
-        """Wait until another form may be received. Raise UsageError if that takes longer than
-        TURN_WITHIN_S."""
+        """Wait for a turn to receive a form. Raise UsageError after TURN_WITHIN_S."""
         try:
             async with asyncio.timeout(TURN_WITHIN_S):
                 await self._turns.acquire()
@@ -229,8 +227,7 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Store an upload. Raise UsageError if the store is full and every stored upload is being
-        read."""
+        """Store an upload. Raise UsageError if the store is full and each upload is in use."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]
@@ -248,8 +245,7 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return this operator's upload with this name. Return None if it is unknown or no longer
-        stored."""
+        """Return this operator's upload; None if it is unknown or no longer stored."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None

@@ -117,8 +117,7 @@ class Person:
         return self.role in ROLES_OF[what]
 
     def proved_within(self, now: Instant) -> bool:
-        """Return whether the person proved their identity recently enough for an irreversible
-        act."""
+        """Return whether the proof of identity is recent enough for an irreversible act."""
         return now - self.proved_at < FRESH_FOR
 
 
@@ -148,8 +147,7 @@ class View:
 
     @property
     def cookie(self) -> str:
-        """Return the session's cookie. If this request renewed the session, return the new
-        cookie."""
+        """Return the session's cookie, which is new if this request renewed the session."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 
@@ -163,8 +161,7 @@ class View:
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return a copy of this view with changed parameters of the address. The value None removes
-        one."""
+        """Return a copy of this view with changed address parameters; None removes one."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -216,8 +213,7 @@ class View:
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter as a whole number; None if it is missing. Raise UsageError for any
-        other text."""
+        """Return a parameter as a whole number, if it is there. Raise UsageError if invalid."""
         given = self.word(name)
         if given is None:
             return None

@@ -351,8 +351,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string with these filters, some of them changed. The value None removes a
-    filter."""
+    """Return a query string of these filters with some changed. None removes a filter."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
@@ -555,8 +554,7 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a subject's page. If the name ends like a format, add an explicit
-    ending."""
+    """Return the address of a subject's page, unambiguous if the name ends like a format."""
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
         ending = ".html"

@@ -40,8 +40,7 @@ class AppContext:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """Return every configured source by name. Raise ConfigurationError that lists all mistakes
-        in the sources."""
+        """Return all configured sources by name. Raise ConfigurationError with every mistake."""
         from app.providers.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
@@ -65,8 +64,7 @@ class AppContext:
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """Return the zone in which days and months are counted: the merchant's, or UTC if none is
-        set."""
+        """Return the zone in which days and months are counted: the merchant's, else UTC."""
         return self.zone or UTC
 
     @property

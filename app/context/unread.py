@@ -57,13 +57,11 @@ class UnreadInbox(Protocol):
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the backlog as `backlog` does, with the present last row numbers of table and
-        file."""
+        """Return the backlog, and the present last row numbers of table and file."""
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the size in bytes of rows in an SQLite inbox that were read but not yet
-        deleted."""
+        """Return the bytes of an SQLite inbox's rows that were read but not yet deleted."""
         ...
 
     async def tidy(self) -> bool:

@@ -50,8 +50,7 @@ def safe_cell(text: str) -> str:
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Mark the separators in a run of separators and white space if a formula could begin
-        behind it."""
+        """Mark separators in a run of separators and white space before a formula."""
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
             return _SEPARATOR.sub(lambda each: each[0] + _MARK, run[0])

@@ -54,8 +54,7 @@ _TOO_MUCH: Final = 1_000
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
 )  # fmt: skip
-"""Environment variables that a child gets, in addition to LC_*. Other variables may hold
-secrets."""
+"""Environment variables that a child gets besides LC_*. Other variables may hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
 """Errors that the parent raises again. Any other Tallyhook error is raised as a UsageError."""
@@ -81,8 +80,7 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """Error for a child that gave no result: it exceeded a limit or died, or the function has a
-    fault."""
+    """Error for a child without a result, because of a limit, its death, or a fault."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -274,8 +272,7 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Call the requested function, write its result to `output`, and return the head of the
-    answer."""
+    """Call the requested function, write its result to `output`, and return the head."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

@@ -39,8 +39,7 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""Version of the program when this process loaded it. The installed program may be replaced
-later."""
+"""Version of the program that this process loaded. The installed program may be newer."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
@@ -72,8 +71,7 @@ def taken_over() -> tuple[Any, ...]:
 
 
 AGAIN_S: Final = 0.2
-"""Pause in seconds before an ended child is started again. The pause doubles each time, up to
-MOST_S."""
+"""Pause in seconds before an ended child is restarted. It doubles each time, up to MOST_S."""
 
 MOST_S: Final = 5.0
 
@@ -82,12 +80,10 @@ STEADY_S: Final = 30.0
 again at AGAIN_S."""
 
 MISSED_S: Final = 5.0
-"""Seconds for which a child may be missing before readiness reports it. A child starts in about
-one."""
+"""Seconds without a child before readiness reports it. A child starts in about one."""
 
 STOP_S: Final = 20.0
-"""Seconds that a child has to end before it is killed. Its successor reads the remaining
-deliveries."""
+"""Seconds that a child has to end before it is killed. Its successor reads the rest."""
 
 NICENESS: Final = 5
 """How much higher the children's niceness is than the receiver's. A child gets a quarter of a core
@@ -297,8 +293,7 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed. The parent then acknowledges no more
-        deliveries."""
+        """Tell the parent that the disk has failed, so that it acknowledges nothing more."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -316,8 +311,7 @@ def give_way_to_parent(*, folding: bool = False) -> None:
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore the signals that a terminal or supervisor sends to both this process and its
-    parent."""
+    """Ignore signals that a terminal or supervisor sends to this process and its parent."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
@@ -398,8 +392,7 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Pause in seconds before an ended console is started again. The pause grows up to
-CONSOLE_MOST_S."""
+"""Pause in seconds before an ended console is restarted, growing up to CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 

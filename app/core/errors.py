@@ -28,8 +28,7 @@ class TallyhookError(Exception):
 
 
 class UsageError(TallyhookError):
-    """Error for wrong arguments of a command, or for a request that cannot be carried out as
-    asked."""
+    """Error for wrong arguments, or for a request that cannot be carried out as asked."""
 
     exit_code = 2
 

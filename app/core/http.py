@@ -76,8 +76,7 @@ def outgoing_client(
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Return a TLS context with the machine's certificates. Loading them is slow, so it is done
-    only once."""
+    """Return a TLS context with the machine's certificates. It is slow, so it is cached."""
     return httpx2.create_ssl_context(trust_env=False)
 
 

@@ -28,8 +28,7 @@ def new_id(prefix: str, now: Instant) -> str:
 
 
 def first_id(prefix: str, instant: Instant) -> str:
-    """Return the smallest id that could be made in this millisecond. All ids made later are
-    greater."""
+    """Return the smallest id that could be made in this millisecond or later."""
     return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
 
 

@@ -131,8 +131,7 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait for a job's end, but not longer than `patience_s`. Raise UsageError if the job
-        failed."""
+        """Wait up to `patience_s` for a job's end. Raise UsageError if the job failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
@@ -148,8 +147,7 @@ class Jobs:
         return self._jobs.get(name)
 
     def newest(self, kind: str, subject: str | None = None) -> Job | None:
-        """Return the newest job of a kind. If `subject` is given, return the newest job about that
-        subject."""
+        """Return the newest job of a kind, about this subject if it is given."""
         found = (
             each
             for each in reversed(self._jobs.values())

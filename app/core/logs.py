@@ -54,12 +54,10 @@ class Repeating:
         self._clock = clock
         self._failed_at = 0.0
         self._reasons: dict[str, tuple[float, int]] = {}
-        """For each reason, the time at which it was last logged and the number of occurrences
-        since."""
+        """For each reason, when it was last logged and how often it occurred since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return the number of failures to log now, or 0 to
-        log nothing."""
+        """Count one more failure for this reason. Return how many to log now, or 0 for none."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -333,8 +331,7 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether the whole line was written. Raise OSError if nobody can read
-        it."""
+        """Write a line. Return whether all of it was written. Raise OSError without a reader."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -404,8 +401,7 @@ class _Output:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
 
     def msg(self, line: str) -> None:
-        """Write a line in one call. A failure to write is ignored, because it must not stop a
-        delivery."""
+        """Write a line in one call. Ignore a failure, which must not stop a delivery."""
         stream = sys.stderr if self.stream is None else self.stream
         try:
             if self.reader is None:
@@ -485,8 +481,7 @@ def _masked(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
 
 
 def _describe_exception(event: MutableMapping[str, Any]) -> None:
-    """Replace an exception by its class and frames. Its message is dropped, because it may quote a
-    body."""
+    """Replace an exception by its class and frames, because its message may quote a body."""
     given = event.pop("exc_info")
     error = given[1] if isinstance(given, tuple) else given
     if not isinstance(error, BaseException):
@@ -511,8 +506,7 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Source of the current time as an RFC 3339 text with microseconds. Each second is formatted
-    only once."""
+    """Source of the current time in RFC 3339 with microseconds. It formats each second once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now

@@ -14,13 +14,11 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due work. For checks that cost only one index lookup."""
 
 Rest = Callable[[int], float]
-"""Function that returns how many seconds to rest after a round, from the amount of work in the
-round."""
+"""Function from the amount of work in a round to the seconds of rest after the round."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest function that returns `seconds` after a round without work, and 0 after any
-    other round."""
+    """Build a rest function: `seconds` after a round without work, and otherwise 0."""
     return lambda done: 0.0 if done else seconds
 
 
@@ -64,8 +62,7 @@ class PeriodicTask:
         self._woken.set()
 
     async def run(self) -> None:
-        """Run rounds until the task is stopped, or until an error occurs that retrying cannot
-        fix."""
+        """Run rounds until the task is stopped, or until an error that retrying cannot fix."""
         self.alive = True
         try:
             while not self.stopping:

@@ -55,8 +55,7 @@ def is_of_a_number(digest: bytes) -> bool:
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """Read the key in a file; None if there is no file. Raise ConfigurationError for an unusable
-    file."""
+    """Read the key in a file, if there is one. Raise ConfigurationError if it is unusable."""
 
     def unusable(what: str) -> ConfigurationError:
         return ConfigurationError(

@@ -14,8 +14,7 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Prefix of the URI that names a problem's type; the problem's code follows. The URI is not an
-address."""
+"""Prefix of the URI that names a problem's type, before the code. It is not an address."""
 
 
 class FieldProblemDocument(TypedDict):
@@ -88,8 +87,7 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Error of an API endpoint. It becomes a problem response with the additional members in
-    `more`."""
+    """Error of an API endpoint, which becomes a problem response with the members `more`."""
 
     def __init__(
         self,

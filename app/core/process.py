@@ -12,8 +12,7 @@ from typing import Final
 
 @cache
 def _place() -> str:
-    """Return a text for where this process runs: the machine's boot id and the namespace of process
-    ids."""
+    """Return where this process runs: the machine's boot id and the process namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 
@@ -40,8 +39,7 @@ def process_name() -> str:
 
 
 def process_id(name: str) -> int | None:
-    """Return the id of the process with this name. Return None if the process has ended or runs on
-    another machine."""
+    """Return the id of the process with this name, if it still runs on this machine."""
     place, process, started = name.rsplit(":", 2)
     return int(process) if place == _place() and _started(int(process)) == started else None
 
@@ -69,8 +67,7 @@ def process_ids_of(process: int) -> list[int]:
 
 
 def memory_bytes(process: int) -> int | None:
-    """Return the memory of a process in bytes, including its share of shared pages; None if it
-    cannot be read."""
+    """Return a process's memory in bytes, with its share of shared pages; None if unknown."""
     try:
         rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
@@ -97,8 +94,7 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""Number of new containers before a garbage collection. A collection is a pause of some
-milliseconds."""
+"""New containers before a garbage collection, which is a pause of some milliseconds."""
 
 
 def look_seldom() -> None:

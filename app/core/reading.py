@@ -6,8 +6,7 @@ from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
-    """A body that cannot be read exactly. The message is a sentence that quotes nothing from the
-    body."""
+    """A body that cannot be read exactly. The message quotes nothing from the body."""
 
 
 class UnclearAmount(Unreadable):
@@ -30,8 +29,7 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Result for a body without account and environment, or for a profile that does not say where they
-are."""
+"""Result for a body without account and environment, or for a profile that knows neither."""
 
 
 class Reading(NamedTuple):

@@ -41,14 +41,12 @@ _OF_THE_ANSWER: Final = "accept-encoding"
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""Pattern of a header's value (RFC 9110, 5.5). The pattern above is for methods and names
-(5.6.2)."""
+"""Pattern of a header's value (RFC 9110, 5.5). The one above is for methods and names (5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request. `url` has path and query. `headers` are decoded as Latin-1, which preserves every
-    byte."""
+    """A request. `url` has path and query. `headers` are Latin-1, which keeps every byte."""
 
     method: str = "POST"
     url: str
@@ -129,8 +127,7 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send a request unchanged, except that it asks for an uncompressed answer, and read the whole
-    answer."""
+    """Send a request, except that it asks for an uncompressed answer. Read the answer."""
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
     own = [(name, value) for name, value in request.headers if name.lower() not in left]
     own.append((_OF_THE_ANSWER, "identity"))

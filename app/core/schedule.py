@@ -69,8 +69,7 @@ class ScheduleEntry:
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
-    """Parse the entries of a setting. Raise ValueError that states the mistake and the correct
-    form."""
+    """Parse the entries of a setting. Raise ValueError with the mistake and correct form."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]

@@ -13,12 +13,10 @@ from typing import Any, Final, NoReturn
 from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
-"""Maximum depth of nested objects and arrays. Events need three levels; the stack allows many
-more."""
+"""Maximum depth of nested objects and arrays. Events need three; the stack allows many more."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Maximum length of a number with a fraction or an exponent. Amounts have less than a third of
-it."""
+"""Maximum length of a number with fraction or exponent. Amounts have less than a third."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -34,14 +32,12 @@ class NumberText(str):
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raise Unreadable, whose sentence quotes nothing from the document, if it is
-    invalid."""
+    """Parse a document. Raise Unreadable, whose sentence quotes nothing from it."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """Parse a document, with numbers as NumberText. For signatures that cover the text of
-    numbers."""
+    """Parse a document with NumberText, for signatures over the text of numbers."""
     return _decode(body, _WRITTEN_DECODER)
 
 

@@ -9,8 +9,7 @@ LEAF = ("leaf", "leaves")
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun, as in `1 order` or `2,000 orders`. `many` is an irregular
-    plural."""
+    """Return a number with its noun: `1 order`, `2,000 orders`. `many` is an irregular plural."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 

@@ -18,8 +18,7 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key. A table is a dict, and an array of tables is a list. Wrong keys are left
-out."""
+"""Checked values by key: a dict for a table, a list for an array of tables. No wrong keys."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
@@ -32,8 +31,7 @@ EMPTY: Final[Any] = {}
 
 
 class TomlTable(BaseModel):
-    """Model of a table. Only declared keys are allowed, and each value must have exactly its
-    type."""
+    """Model of a table, with only declared keys and values of exactly the declared type."""
 
     model_config = _STRICT
 
@@ -104,13 +102,11 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Maximum number of dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a
-minute."""
+"""Maximum dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a minute."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
-    """Return a file's unchecked values. Raise ConfigurationError with the line of a syntax
-    error."""
+    """Return a file's unchecked values. Raise ConfigurationError for a syntax error."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
@@ -123,8 +119,7 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""Placeholder for a number whose exponent no Decimal can hold. The parser does not report its
-line."""
+"""Placeholder for a number that no Decimal can hold. The parser reports no line for it."""
 
 
 def _decimal(written: str) -> Any:
@@ -194,8 +189,7 @@ def _table_at(model: type[TomlTable], place: Sequence[int | str]) -> type[TomlTa
 
 
 def _table_of(annotation: Any) -> type[TomlTable] | None:
-    """Return the table model in a field's type, which is `T`, `T | None` or `list[T]`; None for
-    other types."""
+    """Return the table model in a type `T`, `T | None` or `list[T]`; None for other types."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, TomlTable):
             return each
@@ -267,8 +261,7 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key. If the key has no line, return that of the innermost table
-    around it, or 0."""
+    """Return the line of a dotted key, or of the innermost table around it, or 0."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

@@ -18,8 +18,7 @@ from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return the zone with a name such as Africa/Nairobi or UTC. Raise UsageError for an unknown
-    name."""
+    """Return a zone by a name such as Africa/Nairobi. Raise UsageError for an unknown name."""
     if name == "UTC":
         return UTC
     try:
@@ -82,8 +81,7 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence. `at` is the instant if the part is one, written in local time; otherwise
-    None."""
+    """Part of a sentence. If it is an instant in local time, `at` is the instant."""
 
     text: str
     at: Instant | None = None
@@ -149,8 +147,7 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone's abbreviation. A midnight is
-    written as a day."""
+    """Return an instant in local time, to the minute, with the zone; a midnight as a day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)

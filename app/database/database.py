@@ -37,8 +37,7 @@ from app.database.takeover import ANSWER_S, LOOK_S, NotCompared, ServerWatch, lo
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 SERVER_S: Final = 60.0
-"""Seconds for which `serve` and workers wait at their start for an answer from a PostgreSQL
-server."""
+"""Seconds for which `serve` and workers wait at their start for a PostgreSQL server."""
 
 AGAIN_S: Final = 0.2
 """Seconds between two attempts to connect."""
@@ -60,16 +59,14 @@ class Database:
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The SQLite database file; None on PostgreSQL."""
         self.spread = False
-        """Whether deliveries and events are stored on other nodes, as `layout` explains. Set by
-        `open`."""
+        """Whether deliveries and events are on other nodes (see `layout`). Set by `open`."""
         self.environment: str | None = settings.environment
         self.looked = True
         """Whether the whole file has been checked. Until then, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called with the reason when writing ends for good. Called only once."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None
-        """Called before an existing database is written or upgraded, which an error from this call
-        prevents."""
+        """Called before an existing database is written or upgraded. Its error prevents both."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
         """Lock of the serving process; None on PostgreSQL."""

@@ -51,8 +51,7 @@ LOG_BYTES = 64 * 1024 * 1024
 """Bytes to which the file of the write-ahead log is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Number of prepared statements in the cache: about ten sizes of INSERT for each table (see
-`insert_rows`)."""
+"""Number of prepared statements in the cache: ten sizes of INSERT for each table."""
 
 READERS = 4
 """Number of reading connections. On SQLite each connection has a thread."""
@@ -231,8 +230,7 @@ def _prepare(
     begin: str,
     check: Callable[[PlainConnection], None] | None = None,
 ) -> None:
-    """Run the pragmas on each new connection of an engine, and begin each transaction with
-    `begin`."""
+    """Run the pragmas on each new connection, and begin each transaction with `begin`."""
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -272,8 +270,7 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Create an empty SQLite database under `TMPDIR`. Yield a connection whose transaction never
-    commits."""
+    """Create an empty SQLite database under `TMPDIR`, for one transaction never committed."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:

@@ -105,8 +105,7 @@ class DatabaseFacts:
 
 
 async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -> DatabaseFacts:
-    """Collect facts about the database without writing to it. `pooled` is the result of
-    `Database.is_pooled`."""
+    """Collect facts without writing. `pooled` is the result of `Database.is_pooled`."""
     if connection.dialect.name == "sqlite":
         mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
         return DatabaseFacts(

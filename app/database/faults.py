@@ -71,8 +71,7 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for a connection that lacks our limits, or that has another connection's prepared
-statements."""
+"""Sentence for a connection without our limits, or with another's prepared statements."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -168,8 +167,7 @@ def is_full(error: StoreUnavailable) -> bool:
 
 
 def why_not_opened(error: OSError) -> str:
-    """Return the system's reason for an error. If a disk failed or a permission is missing, add
-    what to do."""
+    """Return the system's reason, and what to do about a failed disk or missing permission."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -220,8 +218,7 @@ def _is_driver_confused(error: BaseException) -> bool:
 
 
 def _of_certificates(error: BaseException) -> str | None:
-    """Return why a server's certificate is not trusted. Return None if the error has another
-    cause."""
+    """Return why a server's certificate is not trusted; None for another kind of error."""
     asyncpg = sys.modules.get("asyncpg")
     misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
     for cause in _chain(error):
@@ -239,8 +236,7 @@ def _of_certificates(error: BaseException) -> str | None:
 
 
 def _found_in(error: BaseException, name: str) -> object:
-    """Return the attribute with this name from the error, or from the first of its causes that has
-    it."""
+    """Return the attribute with this name from the error or the first cause that has it."""
     found = (getattr(cause, name, None) for cause in _chain(error))
     return next((each for each in found if each is not None), None)
 

@@ -43,8 +43,7 @@ _numbers = count()
 
 
 class Holder:
-    """A writing connection's registration among all writers. It remains valid when the connection
-    is replaced."""
+    """A writing connection's registration among all writers, even after a reconnect."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
         """Prepare a holder that has not entered yet. `kind` names the work of the process. A holder

@@ -45,8 +45,7 @@ LOOK_S: Final = 5.0
 process has no commit that would show a takeover."""
 
 RARELY: Final = 10
-"""A long transaction waits between two such rounds for its duration so far, divided by this
-number."""
+"""Divisor of a long transaction's duration so far, for the wait between two such rounds."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -95,8 +94,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
     """Seconds within which a commit must be confirmed; None for the limit of all statements."""
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Close the connection properly. If that takes longer than CLOSE_S, abort the
-        connection."""
+        """Close the connection properly, or abort it after CLOSE_S."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await super().close(timeout=timeout)
@@ -215,8 +213,7 @@ class Hosts:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at the same time. Leave every server from which another server has taken
-        over."""
+        """Ask all hosts at once. Leave each server from which another has taken over."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer
@@ -224,7 +221,6 @@ class Hosts:
                     self._follow(Server(*row))
 
     def _follow(self, server: Server) -> None:
-        """Leave the servers from which `server` has taken over."""
         former = [each for each in self._made if server.succeeds(each.server)]
         self.leave(*former, reason="another_writes")
 

@@ -178,8 +178,7 @@ def _needed(name: str, sql: str) -> str:
 
 
 def follow_layout(engine: Engine) -> None:
-    """Make new connections of this engine detect the layout, and rewrite their statements for
-    it."""
+    """Make new connections of this engine detect the layout and rewrite statements for it."""
 
     @event.listens_for(engine, "connect")
     def learn(connection: object, record: object) -> None:

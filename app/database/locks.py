@@ -61,8 +61,7 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until no process holds the lock exclusively. Then hold the lock shared until the
-    transaction ends."""
+    """Wait until no process holds the lock exclusively. Then share it for the transaction."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
@@ -179,8 +178,7 @@ class WriteLock:
         self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raise StoreUnavailable if other processes hold it longer than
-        WAIT_S."""
+        """Wait for the lock. Raise StoreUnavailable if others hold it longer than WAIT_S."""
         if self._file is None:
             self._file = _opened(self._path)
         waited = free = 0.0
@@ -197,8 +195,7 @@ class WriteLock:
                     self._queue.pass_by(place)
 
     def is_wanted(self) -> bool:
-        """Return whether another process waits for the lock. Only the lock's holder may call
-        this."""
+        """Return whether another process waits for the lock. Only its holder may call this."""
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
@@ -213,8 +210,7 @@ class WriteLock:
 
 
 class _Queue:
-    """Queue of waiting processes in order of arrival. Each place in the queue is a byte of one
-    file."""
+    """Queue of waiting processes in order of arrival. Each place is a byte of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -240,8 +236,7 @@ class _Queue:
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any process waits in the queue. Only a process without a place may call
-        this."""
+        """Return whether any process waits. Only a process without a place may call this."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:

@@ -147,8 +147,7 @@ _RECORDS: Final = frozenset(RECORD_KINDS)
 def event_row(
     event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
 ) -> tuple[Any, ...]:
-    """Return the values of EVENT_COLUMNS for an event, with the delivery that first brought the
-    event."""
+    """Return the values of EVENT_COLUMNS for an event and the delivery that first brought it."""
     money, order_money, refunded = event.money, event.order_money, event.refunded_total
     return (
         order_key,
@@ -253,8 +252,7 @@ def _money(minor: int, currency: str) -> Money:
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """Return the values of RECORD_COLUMNS for a record. `details` is a text to store with the
-    record."""
+    """Return the values of RECORD_COLUMNS. `details` is text to store with the record."""
     return (
         record.record_id,
         record.recorded_at,

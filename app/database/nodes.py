@@ -116,8 +116,7 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask the nodes of Citus one by one. Each question is a transaction of its own, which a
-        timeout may end."""
+        """Ask the nodes of Citus, each in its own transaction, which a timeout may end."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

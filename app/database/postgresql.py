@@ -25,24 +25,20 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""Purpose for which a database is opened, as explained at `Database.open`. `alone` excludes all
-other writers."""
+"""Purpose for which a database is opened: see `Database.open`. `alone` excludes all writers."""
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, including a commit that waits for a standby.
 Then the connection is dropped, and the outcome of its transaction is unknown."""
 
 COMMIT_S: Final = 5.0
-"""Seconds within which a commit of a receiver or worker must be answered. Their commits are
-small."""
+"""Seconds in which a receiver's or worker's commit must be answered. Their commits are small."""
 
 STATEMENT_MS: Final = 15_000
-"""Milliseconds for which the server may work on a statement. It does not notice if the client is
-gone."""
+"""Milliseconds that the server may take for a statement, even if its client is gone."""
 
 LOCK_MS: Final = 10_000
-"""Milliseconds for which a statement waits for another transaction. Transactions take
-milliseconds."""
+"""Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 5_000
 """Milliseconds for which a writing transaction may be idle before the server ends it and releases
@@ -61,8 +57,7 @@ SERVER_KEEPALIVE: Final = {
 Until the server notices, that client holds its locks."""
 
 SILENCE_MS: Final = 30_000
-"""Milliseconds of a server's silence after which a client drops the connection. The default is
-hours."""
+"""Milliseconds of silence after which a client drops its server. The default is hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -198,16 +198,14 @@ objects (kind, name, tbl, definition) AS (
 )
 SELECT kind, replace(name, prefix, ''), tbl, replace(definition, prefix, '') FROM objects, place
 """
-"""Query for every object of one schema, without the objects of extensions and without the schema's
-name."""
+"""Query for every object of one schema, except extensions' objects, without the schema's name."""
 
 _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alembic_version'))"
 """SQL for the oid of the schema from which this connection reads its tables."""
 
 
 async def require_own(connection: AsyncConnection) -> None:
-    """Raise StrangeSchema, which names the first difference, if the migrations would create another
-    schema."""
+    """Raise StrangeSchema if the migrations would create another schema."""
     if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 
@@ -218,8 +216,7 @@ async def is_own(connection: AsyncConnection) -> bool:
 
 
 async def strange_objects(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each difference between the schema and the schema that the migrations
-    create."""
+    """Return a sentence for each difference from the schema that the migrations create."""
     found = await objects_of(connection)
     if schema_digest(found) == DIGESTS[connection.dialect.name]:
         return []
@@ -237,8 +234,7 @@ async def strange_objects(connection: AsyncConnection) -> list[str]:
 
 
 async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list[SchemaObject]:
-    """Return every object of a schema, sorted. `place` is SQL for the oid of a PostgreSQL
-    schema."""
+    """Return all objects of a schema, sorted. `place` is SQL for a PostgreSQL schema's oid."""
     if connection.dialect.name == "sqlite":
         return _sorted(await connection.execute(text(_SQLITE)))
     return _sorted(await connection.execute(text(statement(_POSTGRESQL, place=place))))
@@ -250,8 +246,7 @@ def schema_digest(objects: list[SchemaObject]) -> str:
 
 
 def _sorted(rows: Any) -> list[SchemaObject]:
-    """Sort objects. Collapse white space in their definitions, which differs between SQLAlchemy's
-    versions."""
+    """Sort objects, without white space that differs between SQLAlchemy's versions."""
     objects = [
         SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
@@ -349,8 +344,7 @@ class Made:
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raise ConfigurationError if the recorded database is gone or empty. It is empty after an
-        interrupted start."""
+        """Raise ConfigurationError if the recorded database is gone, or was never completed."""
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
@@ -360,8 +354,7 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raise ConfigurationError if another database is
-        recorded."""
+        """Record that this database exists. Raise ConfigurationError if another is recorded."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):

@@ -209,8 +209,7 @@ class _Calling:
     """A function on its way into the driver's thread, and the function's result on the way back."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
-        """Wrap a function. `begin` is the statement that begins the function's transaction; None if
-        it has begun."""
+        """Wrap a function. `begin` is the statement that begins its transaction, if needed."""
         self.function = function
         self.begin = begin
         self.result: Any = None
@@ -274,8 +273,7 @@ async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction, on an SQLite connection without an open
-    transaction."""
+    """Run a plain function as one transaction, on an SQLite connection that has none open."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 
@@ -285,8 +283,7 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain, read-only function on one snapshot. The connection must not have an open
-    transaction."""
+    """Run a plain, read-only function on one snapshot, on a connection with none open."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
     async with connection.begin():
@@ -328,8 +325,7 @@ async def stream(
     at_once: int,
     values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Rows]:
-    """Yield the rows of a query, `at_once` at a time. `values` are the parameters, written
-    `:name`."""
+    """Yield a query's rows, `at_once` at a time. `values` are parameters, written `:name`."""
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
         driver = await _driver(connection)

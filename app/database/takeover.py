@@ -54,8 +54,7 @@ class ServerIdentity(NamedTuple):
         return "/".join(self)
 
     def follows(self, other: "ServerIdentity") -> bool:
-        """Return whether this server is a promoted copy of `other`, directly or through further
-        servers."""
+        """Return whether this server is a promoted copy of `other`, directly or indirectly."""
         return self._replace(timeline="") == other._replace(timeline="") and (
             int(self.timeline, 16) > int(other.timeline, 16)
         )
@@ -78,8 +77,7 @@ def server_noted(connection: PlainConnection) -> ServerIdentity | None:
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
-    """Note that this PostgreSQL server has every commit. If `once`, do this only if no server is
-    noted yet."""
+    """Note that this server has every commit; if `once`, only if no server is noted yet."""
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
     if (found := server_of(connection.ask)) is not None:
@@ -236,8 +234,7 @@ def _refusal(gap: FoundGap) -> str:
 
 
 class NotCompared(StoreUnavailable):
-    """Error for a new server that may lack commits, because no running process has compared it
-    yet."""
+    """Error for a new server that may lack commits and is not compared yet."""
 
 
 class ServerWatch:
@@ -267,8 +264,7 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if a read-only connection's server has taken over and is not
-        checked yet."""
+        """Raise StoreUnavailable if a reader's server took over and is not checked yet."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True

@@ -115,8 +115,7 @@ FRAME_HEAD: Final = 24
 
 
 class LogLength:
-    """The length of the write-ahead log, from the log's index, a file that all connections
-    share."""
+    """The length of the write-ahead log, from its index, which all connections share."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
         """Prepare to read the log's index of a database. `fold_pages` replaces FOLD_PAGES."""
@@ -163,8 +162,7 @@ class LogLength:
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to empty a long log now, because the disk is full. Return True at most
-        once within INSIST_S."""
+        """Return whether to empty a long log on a full disk now, at most once within INSIST_S."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -175,8 +173,7 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the log's index. Call this only after all connections are closed, because it drops
-        SQLite's locks."""
+        """Close the log's index, after all connections, because this drops SQLite's locks."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -218,8 +215,7 @@ class DatabaseFiles:
     would overwrite each other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """Watch the files of a database. `lost` says what to do if the database file itself is
-        lost."""
+        """Watch a database's files. `lost` says what to do if the database itself is lost."""
         self._mends = {
             Path(f"{database}{suffix}"): mend
             for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
@@ -276,7 +272,7 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds for which a writer waits for earlier writers of its process. Transactions take
+"""Seconds that a writer waits for earlier writers of its process. Transactions take
 milliseconds."""
 
 KEEP_S: Final = 0.025
@@ -284,8 +280,7 @@ KEEP_S: Final = 0.025
 writer. Otherwise each of twenty small writes would wait for a transaction of another process."""
 
 WANTED_S: Final = 1.0
-"""Seconds after another process last waited for a write here during which it is expected to wait
-again."""
+"""Seconds for which another process that waited here is expected to wait again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -302,8 +297,7 @@ def _touch(connection: PlainConnection) -> None:
 
 
 class Writer:
-    """The only writer of one database: one transaction at a time, and none after a storage I/O
-    error."""
+    """The only writer of a database: one transaction at a time, none after an I/O error."""
 
     def __init__(
         self,
@@ -335,8 +329,7 @@ class Writer:
         self._waiting = 0
         """Number of this process's writers that wait for their turn."""
         self._taken_at: float | None = None
-        """Time at which this process took the lock between processes; None if it does not hold the
-        lock."""
+        """Time at which this process took the lock between processes; None without the lock."""
         self._wanted_at = -WANTED_S
         """Time at which another process last waited for a transaction of this process."""
         self.held_s = 0.0
@@ -372,14 +365,12 @@ class Writer:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for this transaction to end. Always False on
-        PostgreSQL."""
+        """Return whether another process waits for this transaction. False on PostgreSQL."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
     def was_wanted(self) -> bool:
-        """Return whether, within the last WANTED_S, another process waited for a transaction of
-        this process."""
+        """Return whether another process waited for this one within the last WANTED_S."""
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
@@ -492,8 +483,7 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Until KEEP_S has passed, the next writer is one of this
-        process."""
+        """Let the next writer begin, a writer of this process until KEEP_S has passed."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -502,8 +492,7 @@ class Writer:
         self._turn.release()
 
     async def connect(self) -> None:
-        """Connect to the database now, with all checks of a new connection. Raises the errors of
-        `transaction`."""
+        """Connect now, with all checks of a new connection. Raises as `transaction` does."""
         try:
             async with self._alone():
                 pass
@@ -512,8 +501,7 @@ class Writer:
             raise
 
     async def disconnect(self) -> None:
-        """Drop the connection to a PostgreSQL server. The next transaction opens a new
-        connection."""
+        """Drop the connection to a PostgreSQL server. The next transaction reconnects."""
         await self._wait_for_turn()
         try:
             await self._give_up_connection()
@@ -592,8 +580,7 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as a transaction. Raises the errors of `make_room` and
-        `transaction`."""
+        """Run a plain function as a transaction. Raises as `make_room` and `transaction` do."""
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -634,8 +621,7 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error. A fatal error stops this writer for good, even if it occurred
-        to a reader."""
+        """Translate a driver's error. A fatal error stops this writer, even if a reader had it."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -678,8 +664,7 @@ class Writer:
             self._beating = asyncio.create_task(self._beat(holder))
 
     async def _beat(self, holder: Holder) -> None:
-        """Commit an empty transaction, which renews the holder's row, whenever nothing was
-        committed for BEAT_S."""
+        """Renew the holder's row by an empty transaction after BEAT_S without a commit."""
         while self._poison is None:
             before = holder.newest
             await asyncio.sleep(holders.BEAT_S)
@@ -692,16 +677,14 @@ class Writer:
                     log.error("a holder's row cannot be renewed", exc_info=error)
 
     async def _give_up_connection(self) -> None:
-        """Drop a PostgreSQL connection. The server may not answer, and the last commit may be in
-        doubt."""
+        """Drop a PostgreSQL connection whose server or last commit may be lost."""
         if self.dialect != "sqlite" and self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.invalidate()
             await connection.close()
 
     async def _take(self) -> None:
-        """Take the lock between processes, unless this process still holds it from the previous
-        writer."""
+        """Take the lock between processes, unless the previous writer passed it on."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()
@@ -712,8 +695,7 @@ class Writer:
             self._between_processes.release()
 
     async def close(self) -> None:
-        """Close the connection. On SQLite the last connection to be closed folds the log into the
-        file."""
+        """Close the connection. The last one to an SQLite database folds the log."""
         with anyio.CancelScope(shield=True):
             if self._beating is not None:
                 with suppress(TimeoutError):

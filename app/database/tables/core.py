@@ -216,8 +216,7 @@ class EnvelopeRow(Table, table=True):
 
 
 class EventRow(Table, table=True):
-    """An event, read from the delivery that first brought it. This table is an index of the stored
-    bytes."""
+    """An event, read from the delivery that first brought it. An index of the stored bytes."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -345,8 +344,7 @@ class LinkRow(Table, table=True):
 
 
 class ContestedRow(Table, table=True):
-    """A pair of orders that share a reference or an event id. Each is folded with the other's
-    events."""
+    """Two orders that share a reference or event id. Each is folded with the other's events."""
 
     __tablename__ = "contested"
     __table_args__ = CLUSTERED

@@ -288,8 +288,7 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """A file in the watched import folder that a person must look at. Deleted when the file is
-    removed."""
+    """A file in the watched import folder that needs a person. Deleted with the file."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED

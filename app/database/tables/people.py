@@ -29,8 +29,7 @@ class LogLeafRow(Table, table=True):
 
 
 class LogNodeRow(Table, table=True):
-    """The hash of a complete subtree of 2**level leaves. `level` is a multiple of 8.
-    Append-only."""
+    """The hash of a complete subtree of 2**level leaves, level a multiple of 8. Append-only."""
 
     __tablename__ = "log_nodes"
     __table_args__ = CLUSTERED
@@ -92,8 +91,7 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Ids of rows of one kind that were written in one transaction and have no leaf in the log
-    yet."""
+    """Ids of rows of one kind, written in one transaction, that have no leaf yet."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED
@@ -284,8 +282,7 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """A statement of a person or an automatic check on one item of the go-live checklist.
-    Append-only."""
+    """A person's or automatic check's statement on a checklist item. Append-only."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
@@ -454,8 +451,7 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """The message about an alarm on one channel. Kept until the message about the alarm's end was
-    sent."""
+    """The message about an alarm on one channel, kept until the alarm's end was sent."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
