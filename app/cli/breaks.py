@@ -293,7 +293,7 @@ def _act_on_chosen(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError if the breaks changed after the listing, or do not go together."""
+    """Raise UsageError if the breaks have changed, or cannot be acted on together."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "nothing was changed: the breaks have changed since they were listed. List them again, "

@@ -102,7 +102,7 @@ _SECRETS_OF_SECTIONS: Final = (
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. An only source also becomes that of the checkout."""
+    """Read secrets from their files. An only source also becomes the checkout's source."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:

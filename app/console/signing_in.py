@@ -183,7 +183,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the challenge's purpose by which only this session may link the account."""
+    """Return the purpose of a challenge by which only this session can link the account."""
     return f"link {_hashed(cookie)}"
 
 

@@ -45,7 +45,7 @@ LOOK_S: Final = 5.0
 process has no commit that would show a takeover."""
 
 RARELY: Final = 10
-"""Divisor of a long transaction's duration so far, for the wait between two such rounds."""
+"""Between two such rounds, a long transaction waits for its duration divided by this."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "

@@ -283,7 +283,7 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain, read-only function on one snapshot, on a connection with none open."""
+    """Run a plain, read-only function on one snapshot. No transaction may be open."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
     async with connection.begin():

@@ -1,5 +1,4 @@
-"""Rows of attachments: files that people attach to orders and breaks, stored once by their
-digest."""
+"""Rows of attachments: files attached to orders and breaks, each stored once by its digest."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -143,8 +142,7 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Delete the personal data of these attachments, and all bytes that no other attachment
-    uses."""
+    """Delete these attachments' personal data, and bytes that no other attachment uses."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(
@@ -165,8 +163,7 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """An audit entry about a file that was attached or removed. Its leaf counts among the order's
-    leaves."""
+    """An audit entry about an attached or removed file, whose leaf counts for the order."""
 
     number: int
     attachment_id: str
@@ -204,8 +201,7 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return the order of a break, or "" if the break has no order. Return None for an unknown
-    break."""
+    """Return a break's order, or "" for a break without one. Return None if it is unknown."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

@@ -97,8 +97,7 @@ bytes, but mail programs add bytes after it."""
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
-"""Media type by the ending of a file's name. Other endings are ignored, because text files have
-many."""
+"""Media type by the ending of a file's name. Other endings are ignored: text files have many."""
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
@@ -168,8 +167,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the JSON document. Possible phone numbers are masked except for their last
-        digits."""
+        """Return the JSON document, with possible phone numbers masked but for the last digits."""
         found = self.record
         return {
             "attachment": found.attachment_id,
@@ -423,8 +421,7 @@ def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
 async def attachment_bytes(
     connection: Connection, record: attachment_store.AttachmentRecord
 ) -> bytes:
-    """Return the bytes of an attachment. Raise UsageError if the stored bytes do not have its
-    digest."""
+    """Return an attachment's bytes. Raise UsageError if they do not have its digest."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(

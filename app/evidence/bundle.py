@@ -204,8 +204,7 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return our requests to the payment service with their idempotency keys, and the service's
-    answers."""
+    """Return our requests to the service, with their keys, and the service's answers."""
     stored = dossier.history.as_stored().records
     records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []

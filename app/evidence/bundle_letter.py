@@ -174,8 +174,7 @@ _SENTENCE: Final = 260
 """Maximum length in characters of a sentence in the explanation, with its ids."""
 
 _TEXT: Final = 120
-"""Maximum length in characters of a cell. The data files have longer references and reasons in
-full."""
+"""Maximum characters of a cell. The data files have longer references and reasons in full."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:

@@ -77,8 +77,7 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a provider's reason or a network's code. Return None if no line lists
-    the reason."""
+    """Return the family of a provider's reason or network's code; None if it is not listed."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
@@ -328,8 +327,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family. The items that every letter needs come
-    first."""
+    """Return the items that answer a dispute of this family, those of every letter first."""
     return [
         Item(
             name="merchant",

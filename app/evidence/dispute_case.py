@@ -54,8 +54,7 @@ MOST_EARLIER: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """The merchant who answers a dispute, from the settings. Empty members are reported as
-    missing."""
+    """The merchant who answers a dispute, from the settings. Empty members are missing."""
 
     name: str = ""
     address: str = ""
@@ -73,8 +72,7 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case. `family` and `respond_by` are known to the person, but no message states
-    them."""
+    """Request for a case. No message states `family` and `respond_by`, but the person knows."""
 
     order: str
     as_of: Instant | None = None
@@ -188,8 +186,7 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family whose name a person typed; None for None. Raise UsageError for an unknown
-    name."""
+    """Return the family that a person named, if any. Raise UsageError for an unknown name."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -207,8 +204,7 @@ def merchant_of(settings: Settings) -> Merchant:
 
 
 async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
-    """Gather an order's case. Raise NotFoundError if the order was unknown at the requested
-    instant."""
+    """Gather an order's case. Raise NotFoundError if the order was unknown at the instant."""
     behind = await behind_s(context, as_of=asked.as_of)
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -274,8 +270,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return the deadline for answering each order's dispute. The deadline is None if no message
-    states it."""
+    """Return the deadline for answering each order's dispute; None if no message states it."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:

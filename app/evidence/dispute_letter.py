@@ -308,8 +308,7 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Return a moment in the merchant's zone and in UTC. The UTC text has the day only if it
-        differs."""
+        """Return a moment in the merchant's zone and in UTC, with the UTC day if it differs."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -490,8 +489,7 @@ OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 
 
 async def _text(content: bytes) -> str:
-    """Return the text to show for a file. For a mail, this is its head, its text, and a list of its
-    attachments."""
+    """Return the text to show for a file. Of a mail, show head, text and list of attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

@@ -329,8 +329,7 @@ ReadsLines = Callable[
     [Connection, str, Collection[str], Instant],
     Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
 ]
-"""Function that loads the lines of books and statements that name an order or one of its
-payments."""
+"""Function that loads the lines of books and statements that name an order or its payment."""
 
 
 async def gather_dossier(
@@ -342,8 +341,7 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raise NotFoundError if nothing was known about the order at that
-    instant."""
+    """Gather an order's dossier. Raise NotFoundError if the order was unknown then."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]

@@ -27,8 +27,7 @@ VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """Setting that names the key's file."""
 
 MAX_FILE_BYTES: Final = 4096
-"""Maximum size of a key file in bytes. A PEM of this kind has 119 bytes, so a much larger file is
-no key."""
+"""Maximum bytes of a key file. A PEM of this kind has 119, so a much larger file is no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,7 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of this machine's key. Return None if there is no key, or if the key
-    cannot be read."""
+    """Return the public half of this machine's key; None if the key is missing or unreadable."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -132,13 +130,11 @@ _TRUSTED: Final = "trusted comment: "
 
 
 class NotSigned(Exception):
-    """Error for a text that is not this key's signature of these bytes. The message is the
-    reason."""
+    """Error for a text that is not this key's signature of the bytes, with the reason."""
 
 
 def minisign_id(public: PublicKey) -> bytes:
-    """Return the 8 bytes by which a signature names its key: the first bytes of the key's
-    SHA-256."""
+    """Return the 8 bytes that name a key in its signatures: the start of the key's SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 

@@ -136,8 +136,7 @@ legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture at a lower resolution if that has fewer bytes. Otherwise return the exhibit
-    unchanged."""
+    """Return a picture at a lower resolution if that has fewer bytes, else the exhibit."""
     if not exhibit.media.startswith("image/"):
         return exhibit
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):

@@ -138,8 +138,7 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the combined limits of a channel and a network. Each limit is the smaller of the
-    two."""
+    """Return the limits of a channel and a network together, each the smaller of the two."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),

@@ -60,8 +60,7 @@ class LetterZone(tzinfo):
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return the content of times.json: the offsets that were used. Call this after the page is
-        rendered."""
+        """Return times.json, with the offsets used. Call this after the page is rendered."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -70,8 +69,7 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Return a sentence that names the zone and its abbreviations. Call this after the page is
-        rendered."""
+        """Return a sentence on the zone and its abbreviations. Call this after the rendering."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )

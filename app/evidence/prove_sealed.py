@@ -45,8 +45,7 @@ AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
 memory together, and leave a third of the largest bundle for everything else."""
 
 PATHS_AT_ONCE: Final = 500
-"""Number of leaves whose paths are computed together. Each may need 256 hashes of a level from the
-store."""
+"""Leaves whose paths are computed together. Each may need 256 hashes of a level from the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +137,7 @@ async def proofs_of(
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """Return a checkpoint's note, followed by the signature line of each witness that cosigned
-    it."""
+    """Return a checkpoint's note with the line of each witness that cosigned it."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -162,8 +160,7 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return each leaf's audit path in the tree of `size` leaves. Only the needed hashes are
-    read."""
+    """Return each leaf's audit path in the tree of `size` leaves, from few stored hashes."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]

@@ -56,8 +56,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a note that is read. Ours have some 250; others may have added
-signatures."""
+"""Maximum bytes of a note that is read. Ours have some 250; others may have added signatures."""
 
 
 class NotACheckpoint(Exception):
@@ -82,8 +81,7 @@ def key_hash(name: str, public: PublicKey) -> bytes:
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """Return the key in the format of note verifiers: name, key hash, and base64 of kind and
-    key."""
+    """Return the key in the format of note verifiers: name, key hash, kind and key."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
@@ -99,8 +97,7 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has at least one signature by this key, and every one of them
-    verifies."""
+    """Return whether the note has a signature by this key, and all of those verify."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -111,8 +108,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a signed checkpoint without verifying its signature. Raise NotACheckpoint for any other
-    text."""
+    """Parse a checkpoint, whoever signed it. Raise NotACheckpoint for any other text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
@@ -137,8 +133,7 @@ AT_ONCE: Final = 4_096
 """Number of leaves in one transaction, which occupies the writer for some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Number of documents hashed before other tasks get a turn. Hashing them takes one or two
-milliseconds."""
+"""Documents hashed before other tasks get a turn, which takes one or two milliseconds."""
 
 REST_S: Final = 1.0
 """Seconds of rest after a round that found nothing to seal."""
@@ -431,8 +426,7 @@ _ASIDE: Final = ".until-"
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text that a key signs to endorse its successor: four lines, ending with both keys
-    in hex."""
+    """Return the text that a key signs for its successor: four lines, ending with both keys."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -482,8 +476,7 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Number of entries hashed before other tasks get a turn. Hashing them takes about a
-millisecond."""
+"""Entries hashed before other tasks get a turn, which takes about a millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
 """Packed form of an entry in memory. A tuple would take three times as much memory."""
@@ -548,8 +541,7 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make a new tree of all orders. Return False if another sealer was faster, or if no leaf names
-    an order yet."""
+    """Make a new tree of all orders. Return False if another was faster, or none is named."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -618,8 +610,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield each changed group whose commitments begin with this byte, with all entries of the
-    group."""
+    """Yield the changed groups whose commitments begin with this byte, with all entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

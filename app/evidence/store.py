@@ -147,8 +147,7 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return subjects of rows that have no leaf, although later rows of the same kind are
-    sealed."""
+    """Return rows that have no leaf, although later rows of the same kind are sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)

@@ -45,8 +45,7 @@ FORMAT: Final = "tallyhook scenario 1"
 """Name of the format, as a scenario states it."""
 
 Read = Callable[[bytes], Event]
-"""Function that reads the event in a body, whatever its digest. Raises Unreadable, which is a
-ValueError."""
+"""Function that reads a body's event, whatever its digest. Raises Unreadable, a ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
@@ -98,8 +97,7 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path of the document, unless the document would then be read as
-        another event."""
+        """Replace the value at this path, unless the document would then mean another event."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -192,8 +190,7 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970. Return None for any
-    other text."""
+    """Return a date's format: `rfc3339`, or `s`, `ms` or `us` since 1970. None if it is none."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -230,8 +227,7 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderScenario:
-    """A scenario as JSON values. `left_out` has a sentence for each thing that a replay cannot
-    reproduce."""
+    """A scenario as JSON values. `left_out` has sentences on what a replay cannot reproduce."""
 
     document: dict[str, Any]
     left_out: tuple[str, ...]
@@ -264,8 +260,7 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Make the scenario of a dossier. Its expected result covers only what a replay can
-    reproduce."""
+    """Make a dossier's scenario. Its expectation covers only what a replay can reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

@@ -54,8 +54,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that the bodies in the bundle, when read with the profiles in the bundle, give its
-    history."""
+    """Check that the bundle's bodies, read with the bundle's profiles, give its history."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -109,8 +108,7 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Check the signatures that payment services made with their own keys, using their public
-    keys."""
+    """Check payment services' own signatures with the services' public keys."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -440,8 +438,7 @@ def _not_anew(
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:
-    """Return whether every profile in the bundle equals a profile of this program, byte for
-    byte."""
+    """Return whether each profile in the bundle equals a profile of this program exactly."""
     shipped = set(shipped_profiles())
     try:
         return all(
@@ -454,8 +451,7 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that the rendered files equal what this program renders from the bundle's other
-    files."""
+    """Check that the rendered files equal what this program renders from the other files."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -678,8 +674,7 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return the log's keys from which endorsements lead to the bundle's key, including that
-    key."""
+    """Return the log's keys whose endorsements lead to the bundle's key, and that key."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

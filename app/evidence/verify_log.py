@@ -109,14 +109,12 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery has been read differently since it was sealed, for example by
-    `reindex`."""
+    """Return whether a delivery was read differently after it was sealed, as by `reindex`."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree that is built from the log's leaves, to be compared with stored hashes and signed
-    heads."""
+    """Tree built from the log's leaves, to compare with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         self._known = known
@@ -143,8 +141,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield each stored hash that differs from the computed tile, as (first leaf beneath,
-        sentence)."""
+        """Yield stored hashes that differ from the computed tiles: (first leaf, sentence)."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -459,8 +456,7 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that no stored hash or head is beyond the last leaf, and that a head covers all
-        leaves."""
+        """Check that no stored hash or head is beyond the last leaf, and one head covers all."""
         if not self._whole:
             return
         size = self._tree.size
@@ -578,8 +574,7 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return a sentence on why a leaf's order or sealed content differs from its row; None if both
-    agree."""
+    """Return why a leaf's order or sealed content differs from its row; None if it does not."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -601,8 +596,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence if the leaf is not its order's next leaf; None
-        otherwise."""
+        """Count a leaf. Return a sentence if it is not its order's next leaf, else None."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -620,8 +614,7 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a sentence for each tree of all orders at this log size that does not match the
-        leaves."""
+        """Yield a sentence for each tree of all orders of this size that differs from the log."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):

@@ -38,8 +38,7 @@ from reconcile.documents import Count, InstantText, Keywords
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
-"""Tolerated difference between a witness's clock and ours. Others later rely on the time that it
-states."""
+"""Tolerated difference between a witness's clock and ours. Others later rely on its time."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: see its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -110,8 +109,7 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """Error for a signature line in a witness's name that does not verify with the witness's
-    key."""
+    """Error for a signature line in a witness's name that its key did not make."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
@@ -132,8 +130,7 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | 
 
 
 def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
-    """Parse the witness keys that a verifying person trusts. Raise UsageError for an invalid or
-    repeated key."""
+    """Parse trusted witnesses' keys. Raise UsageError for an invalid or repeated key."""
     found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
@@ -239,8 +236,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return how a checkpoint was published: a word, or the name of the witness that cosigned
-    it."""
+    """Return how a checkpoint was published: a word, or the cosigning witness's name."""
     return departure.way.partition("+")[0]
 
 
@@ -276,12 +272,10 @@ LEASE: Final[instants.Duration] = instants.MINUTE
 """Time for which a claim on a witness lasts. TRIES requests take less."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""First pause before a witness that did not cosign is asked again. Each further pause is twice as
-long."""
+"""First pause before a witness that did not cosign is asked again; it doubles each time."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
-"""Longest pause between requests to a witness that does not cosign, even if it asks for a longer
-one."""
+"""Longest pause between requests to a witness that does not cosign, whatever it asks for."""
 
 REST_S: Final = 5.0
 """Seconds between two checks whether a checkpoint must be cosigned."""
