@@ -560,8 +560,8 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace a person's password, which the caller has checked, and end their sessions except the
-    session with the cookie `here`. Raise UsageError for a bad password."""
+    """Replace a person's password after the caller checked the old one. End the person's sessions,
+    except the session with the cookie `here`. Raise UsageError for a bad password."""
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
     await _set_own(context, name, here=here, action="password_changed", password=kept)
@@ -570,7 +570,7 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace a person's one-time secret; the caller has checked the password. End the person's
+    """Replace a person's one-time secret after the caller checked the password. End the person's
     sessions, except the session with the cookie `here`. Raise UsageError if the code does not
     belong to the new secret."""
     step = None

@@ -146,7 +146,7 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 def _for_whom(
     rows: Sequence[Mapping[str, Any]], form: printing.Format
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows for printing; in a table, their sentences have the merchant's times."""
+    """Return rows for printing. In a table, times in sentences are in the merchant's zone."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()

@@ -554,7 +554,7 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a subject's page, unambiguous if the name ends like a format."""
+    """Return the address of a subject's page, with an ending if its name ends like a format."""
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
         ending = ".html"

@@ -282,7 +282,7 @@ def written_out(text: str) -> str:
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing, so these bytes can be searched."""
+    """Return whether `written_out` would append nothing, so that searching the bytes is enough."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 

@@ -82,8 +82,7 @@ SPARE_FILES: Final = 128
 
 def affordable(connections: int) -> int:
     """Raise the limit of open files to allow this many connections. Return how many connections the
-    limit then allows. Without that limit, further connections would wait in the kernel instead of
-    being refused."""
+    limit then allows. Connections beyond that would wait in the kernel instead of being refused."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -101,7 +101,7 @@ _PASSING_POSTGRESQL = {
 fatal error: after an I/O error in its log the server itself stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""NotStored reason by error code or class, if the reason is not `database`."""
+"""Reason in NotStored for each error code or class whose reason is not `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:

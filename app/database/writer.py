@@ -173,7 +173,7 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the log's index, after all connections, because this drops SQLite's locks."""
+        """Close the log's index. Close all connections first, because this drops SQLite's locks."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -483,7 +483,7 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin, a writer of this process until KEEP_S has passed."""
+        """Let the next writer begin. Until KEEP_S has passed, prefer a writer of this process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -695,7 +695,7 @@ class Writer:
             self._between_processes.release()
 
     async def close(self) -> None:
-        """Close the connection. The last one to an SQLite database folds the log."""
+        """Close the connection. On SQLite, the last connection to close folds the log."""
         with anyio.CancelScope(shield=True):
             if self._beating is not None:
                 with suppress(TimeoutError):

@@ -160,7 +160,7 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return each leaf's audit path in the tree of `size` leaves, from few stored hashes."""
+    """Return each leaf's audit path in the tree of `size` leaves. Read only needed hashes."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]
