@@ -152,7 +152,7 @@ class Format(StrEnum):
 
 
 def show_what_lacks() -> None:
-    """Make output escape characters that the terminal's encoding lacks, as in `\u6771`."""
+    """Make output escape characters that the terminal's encoding lacks, as in `\\u6771`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(errors="backslashreplace")

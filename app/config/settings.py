@@ -757,13 +757,15 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """Return the phone key's path: the setting, or else beside the database or in `var`."""
+        """Return the path of the phone key: the setting, or else a file beside the database, or
+        else in `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """Return the evidence key's path: the setting, or else beside the database or in `var`."""
+        """Return the path of the evidence key: the setting, or else a file beside the database, or
+        else in `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 

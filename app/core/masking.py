@@ -276,7 +276,7 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    """Append to a text the decoded forms of its escapes (`\u0032`, `%32`) and its base64. Patterns
+    """Append to a text the decoded forms of its escapes (`\\u0032`, `%32`) and its base64. Patterns
     then find a number in any of these forms."""
     return "\n".join([text, *_decoded(text)])
 

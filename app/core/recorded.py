@@ -127,7 +127,7 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send a request, except that it asks for an uncompressed answer. Read the answer."""
+    """Send a request unchanged, except that it asks for an uncompressed answer. Read the answer."""
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
     own = [(name, value) for name, value in request.headers if name.lower() not in left]
     own.append((_OF_THE_ANSWER, "identity"))

@@ -17,7 +17,7 @@ class Signal(asyncio.Event):
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake only this process's waiting tasks, for a signal from the other process."""
+        """Wake only this process's tasks. Used for a signal that came from the other process."""
         super().set()
 
 

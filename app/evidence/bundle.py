@@ -355,7 +355,7 @@ another process may be sealing for some seconds."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
     """Request for a bundle. `reason` is why personal data are needed; without a reason they are
-    left out. `attachments` is whether to include attached files, or else only their digests."""
+    left out. `attachments` says whether attached files are included, or only their digests."""
 
     order: str
     as_of: instants.Instant | None = None

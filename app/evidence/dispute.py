@@ -327,7 +327,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family, those of every letter first."""
+    """Return the items that answer a dispute of this family; items of every letter come first."""
     return [
         Item(
             name="merchant",

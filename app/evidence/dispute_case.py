@@ -417,7 +417,7 @@ def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
     """Return the time and amount of the first payment of an order. If the dispute names a payment,
-    return those of that payment."""
+    return that payment's time and amount."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries

@@ -136,7 +136,8 @@ legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture at a lower resolution if that has fewer bytes, else the exhibit."""
+    """Return a picture at a lower resolution if that has fewer bytes. Otherwise return the exhibit
+    unchanged."""
     if not exhibit.media.startswith("image/"):
         return exhibit
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):

@@ -97,7 +97,7 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has a signature by this key, and all of those verify."""
+    """Return whether the note has signatures by this key, and all of them verify."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -108,7 +108,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a checkpoint, whoever signed it. Raise NotACheckpoint for any other text."""
+    """Parse a checkpoint without verifying it. Raise NotACheckpoint for any other text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")

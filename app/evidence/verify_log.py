@@ -596,7 +596,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence if it is not its order's next leaf, else None."""
+        """Count a leaf. Return a sentence if it is not its order's next leaf; otherwise None."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
