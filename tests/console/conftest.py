@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,24 @@ async def import_bank_and_statement(console: RunningConsole) -> None:
     booked = ImportRequest(path=bank, account="main", by="a finance", days=days)
     await import_bank(console.context, booked)
     console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+
+
+def hidden_in(page: str) -> dict[str, str]:
+    """Return the hidden fields of a page."""
+    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    return {name: unescape(value) for name, value in found}
+
+
+async def of_form(client: httpx2.AsyncClient, path: str) -> str:
+    """Return the once-only id of the form at an address."""
+    return hidden_in((await client.get(path)).text)["form"]
+
+
+async def send(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
+    """Open a form and send it with its hidden fields."""
+    hidden = hidden_in((await client.get(path)).text)
+    assert "form" in hidden, path
+    return await client.post(path, data=hidden | fields)
 
 
 def rows_of(answer: httpx2.Response) -> list[dict[str, str]]:

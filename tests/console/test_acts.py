@@ -8,8 +8,8 @@ from app.access.operators import retire_operator
 from app.console.application import build_console
 from app.console.view import Act, Form, View
 from app.core.errors import UsageError
-from tests.console.conftest import RunningConsole
-from tests.console.test_finance_pages import breaks, send
+from tests.console.conftest import RunningConsole, send
+from tests.console.test_finance_pages import breaks
 from tests.console.test_pages import shown
 
 

@@ -6,8 +6,7 @@ import httpx2
 
 from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
 from tests.api.driving import event
-from tests.console.conftest import RunningConsole
-from tests.console.test_finance_pages import of_form, send
+from tests.console.conftest import RunningConsole, of_form, send
 from tests.console.test_pages import in_nairobi, shown
 from tests.reconcile.build import T
 

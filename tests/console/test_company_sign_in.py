@@ -39,10 +39,11 @@ from tests.console.conftest import (
     RunningConsole,
     console_over,
     erasure_proposed,
+    send,
     session_for,
     with_orders,
 )
-from tests.console.test_signing_in import PASSWORD, invited, sent
+from tests.console.test_signing_in import PASSWORD, invited
 from tests.copied import copy_of
 from tests.rows import for_each
 
@@ -291,8 +292,8 @@ async def test_an_operator_links_the_companys_account_and_has_no_password_any_mo
     earlier = await invite_operator(running.context, name="a viewer", role=None, by="a admin")
     async with running.client(here, **SAME_SITE) as client:
         assert (await client.get("/sign-in/company?for=link")).status_code == 403
-        assert "not your password" in (await sent(client, "/do/link-company", password="x")).text
-        shown = await sent(client, "/do/link-company", password=PASSWORD)
+        assert "not your password" in (await send(client, "/do/link-company", password="x")).text
+        shown = await send(client, "/do/link-company", password=PASSWORD)
         link = re.search(r'href="(/sign-in/company\?for=link[^"]+)"', shown.text)
         assert link
         done = await company.come_in(client, unescape(link[1]))

@@ -21,9 +21,9 @@ from reconcile.matching.breaks import SETTLINGS as SETTLING_CODES
 from reconcile.matching.causes import CAUSES
 from reconcile.reporting.closing import CONDITIONS, Blocker, BlockerCode, unread
 from reconcile.reporting.words import SIDE_WORDS
-from tests.console.conftest import RunningConsole, import_bank_and_statement
-from tests.console.test_finance_pages import breaks, of_form, send
-from tests.console.test_imports import place, read, take_back, upload
+from tests.console.conftest import RunningConsole, import_bank_and_statement, of_form, send
+from tests.console.test_finance_pages import breaks
+from tests.console.test_imports import place, read, upload
 from tests.console.test_pages import NAIROBI, in_nairobi, shown
 from tests.rows import for_each
 from tests.searching import every
@@ -68,7 +68,7 @@ async def refused(client: httpx2.AsyncClient) -> list[str]:
     return found
 
 
-@for_each("role", [role for role in ROLES if role != "admin"])  # who may everything
+@for_each("role", [role for role in ROLES if role != "admin"][:: every(3)])  # who may everything
 async def test_no_link_leads_where_its_reader_may_not_go(
     console_with_breaks: RunningConsole, role: str
 ) -> None:
@@ -487,7 +487,7 @@ async def test_older_runs_and_imports_are_reached(
     monkeypatch.setattr("app.console.view.ROWS", 1)
     async with console.signed_in("finance") as client:
         path = f"/do/withdraw-import?import={(await numbers(client, 'imports', 'import'))[-1]}"
-        assert (await take_back(client, path, "sent twice")).status_code == 303
+        assert (await send(client, path, reason="sent twice")).status_code == 303
         runs = await numbers(client, "runs", "run")
         found = await numbers(client, "imports", "import")
         last = shown((await client.get(f"/imports?before={found[-2]}")).text)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.conftest import RunningConsole
+from tests.console.conftest import RunningConsole, send
 from tests.console.test_cases import attached
-from tests.console.test_finance_pages import send
 from tests.console.test_imports import upload
 from tests.searching import every
 from tests.security.hostile_files import KINDS, hostile_file

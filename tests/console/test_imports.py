@@ -30,8 +30,7 @@ from app.finance.reconcile_period import reconcile_for
 from app.wiring.work import ElsewhereOf
 from reconcile.instants import HOUR, Instant
 from tests.api.driving import environ
-from tests.console.conftest import RunningConsole, rows_of
-from tests.console.test_finance_pages import of_form, send
+from tests.console.conftest import RunningConsole, of_form, rows_of, send
 from tests.console.test_pages import shown
 from tests.contexts import Here, instead
 from tests.rows import for_each
@@ -582,22 +581,15 @@ async def imported(client: httpx2.AsyncClient, content: bytes, **fields: str) ->
     return place(await confirm(client, found["upload"]))
 
 
-async def take_back(client: httpx2.AsyncClient, path: str, reason: str) -> httpx2.Response:
-    """Open the form and send it as it is."""
-    page = (await client.get(path)).text
-    mark = html.unescape(page.partition('name="seen" value="')[2].partition('"')[0])
-    return await send(client, path, reason=reason, seen=mark)
-
-
 async def test_an_import_is_taken_back_after_a_look(console: RunningConsole) -> None:
     """The form says what would no longer count; the act is an audit entry and happens once."""
     async with console.signed_in("finance") as client:
         page = await imported(client, STATEMENT)
         path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
         asked = shown((await client.get(path)).text)
-        blind = await send(client, path, reason="the wrong shop's")
+        blind = await send(client, path, reason="the wrong shop's", seen="")
         assert console.driver.rows("SELECT count(*) FROM imports") == [(1,)]
-        done = await take_back(client, path, "the wrong shop's")
+        done = await send(client, path, reason="the wrong shop's")
         after, listed = await client.get(page), (await client.get("/imports.json")).json()
         second = await client.get(path)
         withdrawal = shown((await client.get(f"/imports/{listed['imports'][0]['import']}")).text)
@@ -622,7 +614,7 @@ async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> N
         path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
         asked = shown((await client.get(path)).text)
         stale = await send(client, path, reason="not ours", seen="[7, {}]")
-        sent = await take_back(client, path, "not ours")
+        sent = await send(client, path, reason="not ours")
         waits = (await client.get(f"{page}.json")).json()
         offered = (await client.get(page)).text
         name = waits["proposal"]["id"]

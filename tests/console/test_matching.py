@@ -25,8 +25,8 @@ from app.wiring.serving import TOO_LONG, console_of
 from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ, event
-from tests.console.conftest import RunningConsole, rows_of
-from tests.console.test_finance_pages import breaks, hidden_of, of_form, send
+from tests.console.conftest import RunningConsole, hidden_in, of_form, rows_of, send
+from tests.console.test_finance_pages import breaks
 from tests.console.test_imports import confirm, read
 from tests.console.test_pages import shown
 from tests.contexts import instead
@@ -341,7 +341,7 @@ async def test_what_changed_since_it_was_shown_is_not_accepted(
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
         path = f"/do/accept?{chosen(found)}"
-        form = {**await hidden_of(client, path), "reason": "small sums"}
+        form = {**hidden_in((await client.get(path)).text), "reason": "small sums"}
         await send(client, f"/do/assign?break={found[0]['id']}", to="a support")
         refused = await client.post(path, data=form)
         late = (await client.get("/late.json")).json()["late"][0]
@@ -367,7 +367,7 @@ async def test_above_the_limit_none_of_several_is_accepted(
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
         path = f"/do/accept?{chosen(found)}"
-        form = {**await hidden_of(client, path), "reason": "small sums"}
+        form = {**hidden_in((await client.get(path)).text), "reason": "small sums"}
         await save_rules(console.context, limit, by="a finance")
         text = shown((await client.get(path)).text)
         with pytest.raises(UsageError) as refused:
@@ -408,7 +408,7 @@ async def test_what_each_may_be_accepted_alone_may_not_be_together(
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
         path = f"/do/accept?{chosen(found)}"
-        form = {**await hidden_of(client, path), "reason": "small sums"}
+        form = {**hidden_in((await client.get(path)).text), "reason": "small sums"}
         limit = '[accept_alone_max]\nKES = "1500.00"\nUSD = "99.00"\n'
         await save_rules(console.context, limit, by="a finance")
         text = shown((await client.get(path)).text)

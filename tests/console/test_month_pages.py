@@ -19,12 +19,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from reconcile.reporting.closing import Blocker
-from tests.console.conftest import (
-    RunningConsole,
-    import_bank_and_statement,
-    settle_orders,
-)
-from tests.console.test_finance_pages import send
+from tests.console.conftest import RunningConsole, import_bank_and_statement, send, settle_orders
 from tests.console.test_pages import shown
 from tests.contexts import instead
 from tests.database.builders import tamper

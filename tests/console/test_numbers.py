@@ -23,9 +23,10 @@ from tests.console.conftest import (
     SAME_SITE,
     RunningConsole,
     erasure_proposed,
+    of_form,
+    send,
     session_for,
 )
-from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 from tests.contexts import with_settings
 from tests.waiting import soon

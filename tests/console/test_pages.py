@@ -38,7 +38,9 @@ from tests.console.conftest import (
     PHONE,
     SAME_SITE,
     RunningConsole,
+    of_form,
     rows_of,
+    send,
 )
 from tests.contexts import Here, with_settings
 from tests.database.contract_gaps import accept_gap
@@ -550,10 +552,7 @@ async def test_a_payment_of_no_order_is_found_and_links_to_its_page(
 
 async def test_a_form_does_its_work_once(console: RunningConsole) -> None:
     async with console.signed_in("finance") as client:
-        page = (await client.get("/do/note?order=ORD-1")).text
-        found = re.search(r'name="form" value="([^"]+)"', page)
-        assert found
-        form = {"form": found[1], "reason": "called"}
+        form = {"form": await of_form(client, "/do/note?order=ORD-1"), "reason": "called"}
         first = await client.post("/do/note?order=ORD-1", data=form)
         again = await client.post("/do/note?order=ORD-1", data=form)
     assert (first.status_code, again.status_code) == (303, 409)
@@ -565,10 +564,7 @@ async def test_a_form_does_its_work_once(console: RunningConsole) -> None:
 async def test_a_download_may_be_taken_again(console: RunningConsole) -> None:
     """The form of an evidence bundle stays on the screen; each download is an audit entry."""
     async with console.signed_in("finance") as client:
-        page = (await client.get("/do/evidence?order=ORD-1")).text
-        found = re.search(r'name="form" value="([^"]+)"', page)
-        assert found
-        form = {"form": found[1]}
+        form = {"form": await of_form(client, "/do/evidence?order=ORD-1")}
         answers = [await client.post("/do/evidence?order=ORD-1", data=form) for _ in range(2)]
     for each in answers:
         assert each.headers["content-disposition"].startswith("attachment")
@@ -629,10 +625,7 @@ async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
         listed = (await client.get("/orders.json?finding=needs_a_person")).json()["orders"]
         assert "ORD-1" in {each["order"] for each in listed}
         path = "/do/accept-finding?order=ORD-1"
-        form = re.search(r'name="form" value="([^"]+)"', (await client.get(path)).text)
-        assert form
-        given = {"form": form[1], "reason": "paid by bank transfer", "finding": "refund_failed"}
-        answer = await client.post(path, data=given)
+        answer = await send(client, path, reason="paid by bank transfer", finding="refund_failed")
         assert answer.status_code == 303, shown(answer.text)[-600:]
         await soon(lambda: not driver.rows(marked))
         assert (await needing())[0] == 0
@@ -650,10 +643,7 @@ async def test_a_held_order_is_released_from_its_page(console: RunningConsole) -
         await accept_gap(driver.context, since=2, until=8, at=9)
         assert button in (await client.get("/orders/ORD-1")).text
         assert button not in (await other.get("/orders/ORD-1")).text
-        form = re.search(r'name="form" value="([^"]+)"', (await client.get(button)).text)
-        assert form
-        given = {"form": form[1], "reason": "looked up", "held_for": "gap_accepted"}
-        answer = await client.post(button, data=given)
+        answer = await send(client, button, reason="looked up", held_for="gap_accepted")
         assert answer.status_code == 303, shown(answer.text)[-600:]
         assert button not in (await client.get("/orders/ORD-1")).text
     assert driver.rows(action.format("orders_released")) == [("looked up",)]

@@ -14,7 +14,7 @@ from app.access.sessions import accept_invitation, invite_operator, own_passkeys
 from app.console.security import RateLimiter
 from reconcile.instants import SECOND
 from tests.access.authenticator import PRESENT, Authenticator, base64url
-from tests.console.conftest import ORIGIN, SAME_SITE, RunningConsole, session_for
+from tests.console.conftest import ORIGIN, SAME_SITE, RunningConsole, hidden_in, session_for
 from tests.console.test_signing_in import PASSWORD, invited
 
 NAMED = passkey_origin(ORIGIN)
@@ -24,10 +24,6 @@ def options_in(page: str) -> str:
     found = re.search(r'data-passkey="([^"]+)"', page)
     assert found, page
     return unescape(found[1])
-
-
-def hidden_in(page: str) -> dict[str, str]:
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page))
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ from app.monitoring.preflight import Check
 from app.orders.notify_shop import STATES
 from reconcile.instants import MINUTE, Instant
 from tests.api.driving import SECRET, environ, of_order
-from tests.console.conftest import RunningConsole, session_for
-from tests.console.test_finance_pages import of_form, send
+from tests.console.conftest import RunningConsole, of_form, send, session_for
 from tests.console.test_pages import shown
 from tests.contexts import with_settings
 from tests.waiting import soon

@@ -44,7 +44,15 @@ from app.console.security import CONTENT_POLICY, HSTS, RateLimiter, network_bloc
 from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
 from reconcile.instants import DAY, EARLIEST, SECOND
-from tests.console.conftest import ORIGIN, PORT, SAME_SITE, RunningConsole, session_for
+from tests.console.conftest import (
+    ORIGIN,
+    PORT,
+    SAME_SITE,
+    RunningConsole,
+    of_form,
+    send,
+    session_for,
+)
 from tests.rows import for_each
 from tests.waiting import PATIENCE_S
 
@@ -439,13 +447,6 @@ async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(
 NEW = "another one, and new"
 
 
-async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
-    """Open a form and send it with its hidden fields."""
-    hidden = r'<input type="hidden" name="(\w+)" value="([^"]*)">'
-    given = dict(re.findall(hidden, (await client.get(path)).text))
-    return await client.post(path, data={**given, **fields})
-
-
 @pytest.mark.parametrize("role", ROLES)
 async def test_everybody_changes_their_own_password(console: RunningConsole, role: str) -> None:
     """The old one is asked for, and all other sessions end."""
@@ -453,7 +454,7 @@ async def test_everybody_changes_their_own_password(console: RunningConsole, rol
     await invited(console, name)
     here, other = [await session_for(console.context, name) for _ in range(2)]
     async with console.client(here, **SAME_SITE) as client:
-        change = partial(sent, client, "/do/change-password")
+        change = partial(send, client, "/do/change-password")
         refused = [
             await change(password="wrong", new=NEW, again=NEW),
             await change(password=PASSWORD, new=NEW, again=PASSWORD),
@@ -511,11 +512,13 @@ async def test_people_see_and_end_their_own_sessions_alone(console: RunningConso
         assert {each["session"] for each in shown} == set(map(session_id, (here, one, two)))
         path = "/do/end-own-session?session="
         for cookie, status in ((theirs, 404), (one, 303), (one, 404)):
-            assert (await sent(client, path + session_id(cookie))).status_code == status
+            form = {"form": await of_form(client, f"{path}others")}
+            ended = await client.post(path + session_id(cookie), data=form)
+            assert ended.status_code == status
         assert [each["session"] for each in (await client.get("/me.json")).json()["sessions"]] == [
             each["session"] for each in shown if each["session"] != session_id(one)
         ]
-        assert (await sent(client, f"{path}others")).status_code == 303
+        assert (await send(client, f"{path}others")).status_code == 303
     for cookie, status in ((here, 200), (one, 303), (two, 303), (theirs, 200)):
         async with console.client(cookie) as after:
             assert (await after.get("/orders")).status_code == status

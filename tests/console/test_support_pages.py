@@ -32,6 +32,8 @@ from tests.console.conftest import (
     SAME_SITE,
     RunningConsole,
     erasure_proposed,
+    of_form,
+    send,
     session_for,
 )
 from tests.console.test_cases import attached
@@ -46,28 +48,15 @@ SET_ASIDE = (
 )
 
 
-async def of_form(client: httpx2.AsyncClient, path: str) -> str:
-    """Return the id of the form at an address."""
-    page = await client.get(path)
-    found = re.search(r'name="form" value="([^"]+)"', page.text)
-    assert found, shown(page.text)
-    return found[1]
-
-
-async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
-    """Return what a form answers to these fields."""
-    return await client.post(path, data={"form": await of_form(client, path), **fields})
-
-
 async def test_a_number_and_a_body_are_seen_with_a_reason(console: RunningConsole) -> None:
     """The trail has operator, reason and delivery, but not the number."""
     async with console.signed_in("support") as client:
-        none = await sent(client, "/do/unmask?order=ORD-1", reason="")
-        phone = await sent(client, "/do/unmask?order=ORD-1", reason=REASON)
+        none = await send(client, "/do/unmask?order=ORD-1", reason="")
+        phone = await send(client, "/do/unmask?order=ORD-1", reason=REASON)
         rows = (await client.get("/deliveries.json")).json()["deliveries"]
         names = [each["delivery"] for each in rows]
-        bodies = [await sent(client, f"/do/body?delivery={name}", reason=REASON) for name in names]
-        named = await sent(client, f"/do/body?delivery={names[0]}", reason=f"of +{PHONE}")
+        bodies = [await send(client, f"/do/body?delivery={name}", reason=REASON) for name in names]
+        named = await send(client, f"/do/body?delivery={names[0]}", reason=f"of +{PHONE}")
     assert none.status_code == 400
     assert f"+{PHONE}" in shown(phone.text)
     assert {json.loads(each.content)["id"] for each in bodies} == {"evt_1", "evt_2", "evt_3"}
@@ -114,8 +103,8 @@ async def test_an_orders_page_lists_the_messages_that_cannot_be_read(
 
 async def test_a_note_is_added_and_read_by_all(console: RunningConsole) -> None:
     async with console.signed_in("finance") as client:
-        named = await sent(client, "/do/note?order=ORD-1", reason=f"call {PHONE}")
-        noted = await sent(client, "/do/note?order=ORD-1", reason="waits for the bank <b>")
+        named = await send(client, "/do/note?order=ORD-1", reason=f"call {PHONE}")
+        noted = await send(client, "/do/note?order=ORD-1", reason="waits for the bank <b>")
     assert named.status_code == 400
     assert noted.headers["location"] == "/orders/ORD-1?done=note"
     async with console.signed_in("viewer") as client:
@@ -133,11 +122,11 @@ async def test_a_note_is_added_and_read_by_all(console: RunningConsole) -> None:
 async def test_pins_and_saved_lists_are_ones_own(console: RunningConsole) -> None:
     """Only filters that the list has are saved, in its own form."""
     async with console.signed_in("viewer") as client:
-        await sent(client, "/do/pin?order=ORD-1")
-        await sent(client, "/do/save-list?list=orders&outcome=failed&colour=x", label="to call")
+        await send(client, "/do/pin?order=ORD-1")
+        await send(client, "/do/save-list?list=orders&outcome=failed&colour=x", label="to call")
         off = await client.get("/do/save-list?list=orders&outcome=lost")
         hidden = await client.get("/do/save-list?list=breaks&state=open")
-        unnamed = await sent(client, "/do/save-list?list=orders", label=" ")
+        unnamed = await send(client, "/do/save-list?list=orders", label=" ")
         mine = (await client.get("/orders.json")).json()
         page = await client.get("/orders")
         assert "unpin" in (await client.get("/orders/ORD-1")).text
@@ -151,8 +140,8 @@ async def test_pins_and_saved_lists_are_ones_own(console: RunningConsole) -> Non
         theirs = (await client.get("/orders.json")).json()
     assert (theirs["pinned"], theirs["saved"]) == ([], [])
     async with console.signed_in("viewer") as client:
-        await sent(client, "/do/unpin?order=ORD-1")
-        await sent(client, "/do/drop-list?list=orders&label=to+call")
+        await send(client, "/do/unpin?order=ORD-1")
+        await send(client, "/do/drop-list?list=orders&label=to+call")
         left = (await client.get("/orders.json")).json()
     assert (left["pinned"], left["saved"]) == ([], [])
 
@@ -164,8 +153,8 @@ async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> No
     async with console.signed_in("support") as client:
         assert "Nobody has taken it" in shown((await client.get("/")).text)
         path = "/do/take-alarm?alarm=poisoned"
-        assert (await sent(client, path, state="asleep", reason=REASON)).status_code == 400
-        await sent(client, path, state="waiting", reason=REASON)
+        assert (await send(client, path, state="asleep", reason=REASON)).status_code == 400
+        await send(client, path, state="waiting", reason=REASON)
         (alarm,) = (await client.get("/now.json")).json()["alarms"]
         said = shown((await client.get("/")).text)
         over = await client.get("/do/take-alarm?alarm=silence")
@@ -186,8 +175,8 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     path, pages = "/do/erase", []
     await register_operator(console.context, name="Bea", role="admin", by="a admin")
     async with console.signed_in("admin") as client:
-        by_number = await sent(client, path, what="phone", subject=f"+{PHONE}")
-        looked = await sent(client, path, what="order", subject="ORD-1")
+        by_number = await send(client, path, what="phone", subject=f"+{PHONE}")
+        looked = await send(client, path, what="order", subject="ORD-1")
         mark = re.search(r'name="mark" value="([^"]+)"', looked.text)
         assert mark
         form = {
@@ -200,9 +189,9 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
         own = await client.get(f"/do/approve?proposal={proposal}")
         pages += [each.text for each in (by_number, looked, other, told)]
         pages += [(await client.get("/privacy")).text, (await client.get("/privacy.json")).text]
-        none = await sent(client, path, what="order", subject="ORD-404")
-        part = await sent(client, path, what="phone", subject="0712 345")
-        no_address = await sent(client, path, what="email", subject="ann at home")
+        none = await send(client, path, what="order", subject="ORD-404")
+        part = await send(client, path, what="phone", subject="0712 345")
+        no_address = await send(client, path, what="email", subject="ann at home")
     assert 'name="mark"' in by_number.text
     assert "1 order" in shown(looked.text)
     assert "not what you looked at" in shown(other.text)
@@ -216,7 +205,7 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     assert all(PHONE[-8:] not in page for page in pages)
     assert console.driver.rows("SELECT 1 FROM audit WHERE action='erased'") == []
     async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
-        done = await sent(client, f"/do/approve?proposal={proposal}", reason="they did ask")
+        done = await send(client, f"/do/approve?proposal={proposal}", reason="they did ask")
     assert done.status_code == 303
     assert console.driver.rows("SELECT DISTINCT who, reason FROM audit WHERE action='erased'") == [
         ("a admin", "asked for it")
@@ -236,7 +225,7 @@ async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
     wanted = {"what": "phone", "subject": number}
 
     async def proposal_made(client: httpx2.AsyncClient, path: str, **form: str) -> str:
-        told = await sent(client, path, **form)
+        told = await send(client, path, **form)
         pages.append(told.text)
         assert "Proposed to a second person" in shown(told.text)
         found = (await client.get("/proposals.json")).json()["proposals"]
@@ -248,13 +237,13 @@ async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
         whole = wanted | {"attachments": "yes"}
         copy = await proposal_made(client, "/do/copy", **whole, reason="called back")
     async with console.client(bea, **SAME_SITE) as client:
-        assert (await sent(client, f"/do/approve?proposal={copy}", reason="so")).status_code == 303
+        assert (await send(client, f"/do/approve?proposal={copy}", reason="so")).status_code == 303
     async with console.signed_in("admin") as client:
         take = f"/do/take-copy?proposal={copy}"
         pages += [(await client.get(take)).text, (await client.get(f"/proposals/{copy}")).text]
-        other = await sent(client, take, again="+254700000009")
-        taken = await sent(client, take, again=number)
-        looked = await sent(client, "/do/erase", **wanted)
+        other = await send(client, take, again="+254700000009")
+        taken = await send(client, take, again=number)
+        looked = await send(client, "/do/erase", **wanted)
         mark = re.search(r'name="mark" value="([^"]+)"', looked.text)
         assert mark
         form = {"what": "phone", "mark": mark[1], "again": number, "reason": "asked by letter"}
@@ -267,8 +256,8 @@ async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
     async with console.client(bea, **SAME_SITE) as client:
         approve = f"/do/approve?proposal={erasure}"
         asks = await client.get(approve)
-        refused = await sent(client, approve, reason="letter", typed="+254700000009")
-        done = await sent(client, approve, reason="letter", typed=number)
+        refused = await send(client, approve, reason="letter", typed="+254700000009")
+        done = await send(client, approve, reason="letter", typed=number)
         pages += [asks.text, refused.text, (await client.get(f"/proposals/{erasure}")).text]
     assert 'name="typed"' in asks.text
     assert "nothing was erased" in shown(refused.text)
@@ -293,7 +282,7 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
 
     monkeypatch.setattr(ErasureReplay, "carry_out", broken)
     async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
-        await sent(client, f"/do/approve?proposal={proposal}", reason="they did ask")
+        await send(client, f"/do/approve?proposal={proposal}", reason="they did ask")
         page = shown((await client.get(f"/proposals/{proposal}")).text)
         found = (await client.get(f"/proposals/{proposal}.json")).json()
         monkeypatch.undo()
@@ -399,9 +388,9 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     path = f"/do/test-event?source={source['source']}"
     async with there.signed_in("finance") as client:
         form = shown((await client.get(path)).text)
-        elsewhere = await sent(client, path, event="pending", service="http://192.0.2.1")
-        unknown = await sent(client, path, event="dividend", service="http://127.0.0.1:8080")
-        told = await sent(client, path, event="declined", service="http://127.0.0.1:8080")
+        elsewhere = await send(client, path, event="pending", service="http://192.0.2.1")
+        unknown = await send(client, path, event="dividend", service="http://127.0.0.1:8080")
+        told = await send(client, path, event="declined", service="http://127.0.0.1:8080")
         text = shown(told.text)
         order = text.partition("of order ")[2].partition(";")[0]
         await soon(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)

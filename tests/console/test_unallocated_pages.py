@@ -8,8 +8,7 @@ import pytest
 from app.access.tokens import TokenScope, issue_token
 from app.finance.match_rules import save_rules
 from tests.api.driving import event
-from tests.console.conftest import RunningConsole
-from tests.console.test_finance_pages import send
+from tests.console.conftest import RunningConsole, send
 from tests.console.test_pages import shown
 
 PATH = "/unallocated/shop%3Atill-1"
