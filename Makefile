@@ -49,7 +49,7 @@ bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers tests/core tests/config \
 		tests/checkout tests/evidence tests/finance tests/database tests/console tests/privacy tests/orders \
-		tests/security/test_fuzzed_texts.py $(ARGS)
+		tests/security tests/access $(ARGS)
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/api tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -s tests/corpus $(ARGS)
 	@$(BIN)/python -m pytest -q tests/bench $(ARGS)

@@ -24,6 +24,7 @@ from tests.checkout.service import (
     opened,
     service,
 )
+from tests.searching import every
 from tests.waiting import PATIENCE_S, soon
 
 PATH = "/checkout/sessions"
@@ -289,7 +290,7 @@ def of_second(said: dict[str, Any]) -> dict[str, Any]:
         ([event("e1", "pending")], False),
         ([event("e1", "declined")], False),
         ([], False),
-    ],
+    ][:: every(3)],
 )
 async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more(
     tmp_path: Path, said: list[dict[str, Any]], paid: bool, new_payment: bool

@@ -132,7 +132,7 @@ async def by_the_operations(driver: Driver, names: list[str], payload: str) -> N
 
 Way = Callable[[Driver, list[str], str], Awaitable[None]]
 WAYS: tuple[tuple[Way, int], ...] = (
-    (by_the_api, 20), (by_closed_parameters, 80), (by_the_operations, 60)
+    (by_the_api, 40), (by_closed_parameters, 160), (by_the_operations, 120)
 )  # fmt: skip
 """Each way, with the step by which it samples the texts when time is short."""
 

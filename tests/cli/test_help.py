@@ -13,6 +13,7 @@ from app.cli import main
 from app.cli.main import SECTIONS
 from app.finance.files.presets import shipped_presets
 from tests.rows import for_each
+from tests.searching import every
 
 ROOT: Any = typer.main.get_command(main.application)
 
@@ -50,7 +51,7 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         assert all(parameter.help for parameter in command.params), path
 
 
-@for_each("name", sorted(ROOT.commands))
+@for_each("name", sorted(ROOT.commands)[:: every(3)])
 def test_a_command_is_prepared_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the first word names, and nothing else: its help is the same as among all others."""
     alone: Any = typer.main.get_command(main.application_for([name, "--help"]))

@@ -365,7 +365,7 @@ def lasting_files(folder: Path) -> set[str]:
     return {each.name for each in folder.iterdir() if not each.name.endswith(("-shm", "-wal"))}
 
 
-@pytest.mark.parametrize("name", list(BROKEN)[:: every(2)])
+@pytest.mark.parametrize("name", list(BROKEN)[:: every(3)])
 def test_without_its_journal_nobody_is_erased_and_nothing_restored(
     run: Run, tmp_path: Path, file: Path, name: str
 ) -> None:

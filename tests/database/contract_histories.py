@@ -43,7 +43,7 @@ from tests.database.builders import (
 )
 from tests.database.history_tables import TABLES
 from tests.reconcile.build import POLICY, seconds
-from tests.searching import examples
+from tests.searching import every, examples
 
 Part = Event | Record
 Content = tuple[set[tuple[str, str, str]], set[str]]
@@ -75,7 +75,7 @@ OF_ONE_STORE = [HealthCheck.function_scoped_fixture]
 class HistoryContract:
     """Gathering and scanning histories. A subclass gives `url`."""
 
-    arrival_orders = 12
+    arrival_orders = 12 // every(3)
     """Of one case, at most; of each in batches of three kinds."""
 
     @pytest.mark.alike

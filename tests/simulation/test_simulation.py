@@ -2,13 +2,14 @@
 
 import io
 import os
+from collections.abc import Iterable
 
 import pytest
 
 from tests.simulation.many import play
 
-GATE = 4
-"""Worlds of the gate, from 0 on, of half a second to a second each; they have all of `HAPPENS`."""
+GATE = (0, 1, 3)
+"""Worlds of the gate, of half a second to two seconds each; together they have all of `HAPPENS`."""
 
 LONG = 2_000
 """Worlds of the long form, from 0 on, unless `SIMULATION_SEEDS` is set."""
@@ -27,7 +28,7 @@ HAPPENS = frozenset(
 @pytest.mark.slow
 def test_every_promise_is_kept_in_every_world(log: io.StringIO) -> None:
     """Whatever is lost, doubled, delayed or killed: all ends as the provider knows it."""
-    every_promise_is_kept(range(GATE), log)
+    every_promise_is_kept(GATE, log)
 
 
 @pytest.mark.soak
@@ -36,7 +37,7 @@ def test_every_promise_is_kept_in_two_thousand_worlds(log: io.StringIO) -> None:
     every_promise_is_kept(range(int(os.environ.get("SIMULATION_SEEDS", LONG))), log)
 
 
-def every_promise_is_kept(worlds: range, log: io.StringIO) -> None:
+def every_promise_is_kept(worlds: Iterable[int], log: io.StringIO) -> None:
     total = play(worlds)
     print(total.text())
     assert not total.failures, total.text()
