@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from httpx2 import AsyncClient, MockTransport
 
 from app.finance.match_rules import save_rules
 from app.finance.scheduled_work import run_now, schedule_of
 from app.monitoring.arrivals import LEAST, PATIENCE
+from app.orders.notify_shop import GIVE_UP_AFTER, Notifier, notify_due, shop_of
 from app.orders.refold import refold_until_quiet
 from app.providers.profile import SHIPPED
 from reconcile.instants import DAY, HOUR
@@ -25,6 +27,7 @@ from tests.cli.test_commands import run as run  # the fixture
 from tests.console.test_reader_stopped import COMMANDS
 from tests.database.builders import quiet
 from tests.docs.test_runbook import RUNBOOK, sections, steps
+from tests.orders.test_notify_shop import Shop
 from tests.reconcile.build import T
 from tests.waiting import soon
 
@@ -33,6 +36,7 @@ ROTATED: Final = b"the key that the provider signs with now"
 STATED: Final = {"amount": "1500.00", "currency": "KES"}
 
 NIGHTLY: Final = {"SCHEDULE": "nightly | 30 2 * * * | reconcile month csv folder"}
+TOLD: Final = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": secret(ROTATED)}
 
 Meant = Mapping[str, str]
 """What the page's placeholders stand for."""
@@ -117,6 +121,21 @@ async def report_without_a_folder(driver: Driver) -> Meant:
     return {"NAME": "nightly"}
 
 
+async def refused_for_days(driver: Driver) -> Meant:
+    """Have the shop answer 500 to the first try and to the last."""
+    shop, refusing = shop_of(driver.context.settings), MockTransport(Shop(500, 500))
+    assert shop is not None
+    driver.clock.put(T - GIVE_UP_AFTER)
+    await driver.send(event("e1"))
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    async with AsyncClient(transport=refusing) as client:
+        notifier = Notifier(context=driver.context, shop=shop, client=client)
+        await notify_due(notifier)
+        driver.clock.put(T)
+        await notify_due(notifier)
+    return {}
+
+
 class Situation(NamedTuple):
     """A problem, and which of its entry's commands are for it.
 
@@ -173,6 +192,9 @@ SITUATIONS: Final[Mapping[tuple[str, str, str], Situation]] = {
         settings=NIGHTLY | {"REPORTS__FOLDER": "/dev/null/reports"},
         mended=NIGHTLY | {"REPORTS__FOLDER": "."},
     ),
+    ("Alerts of Prometheus", "TallyhookNotificationsGivenUp", ""): Situation(
+        refused_for_days, "ORD-1", settings=TOLD, mended=TOLD
+    ),
     ("Alerts of Prometheus", "TallyhookShippedUnpaid", ""): Situation(shipped_unpaid, "ORD-1"),
 }
 
@@ -207,7 +229,6 @@ ELSEWHERE: Final = {
     "the server found": "tests/postgres/test_restored.py",
     "a standby took over": "tests/ha/test_takeovers.py",
     "has read deliveries for": "starts a process",
-    "TallyhookNotificationsGivenUp": "tests/orders/test_notify_shop.py",
     "TallyhookCheckpointLeftLongAgo": "shows what stopped",
     "TallyhookBackupLongAgo": "names a command that is noted",
     "5": "a search",
