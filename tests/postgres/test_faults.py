@@ -8,6 +8,7 @@ import asyncio
 import functools
 import itertools
 import json
+import re
 import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -50,6 +51,7 @@ from tests.database.builders import (
     submit,
 )
 from tests.database.contract_ledgers import paid
+from tests.docs.test_runbook import RUNBOOK
 from tests.memory import memory
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
 from tests.postgres.loading import (
@@ -525,6 +527,28 @@ async def test_a_warning_about_numbers_refuses_nothing(
             assert server.log.read_text().count(warning) > before
     finally:
         await in_thread(server.stop)
+
+
+async def test_the_runbooks_statements_show_the_standbys_and_let_commits_go_on(
+    server: Server, own_url: str
+) -> None:
+    """With one copy, as the page has them and in its order."""
+    written = re.findall("`((?:SELECT|SHOW|ALTER SYSTEM) [^`]+)`", RUNBOOK.read_text())
+    assert "ALTER SYSTEM SET synchronous_standby_names = ''" in written
+    async with opened(own_url) as inbox:
+
+        async def is_kept() -> bool:
+            with suppress(StoreUnavailable):
+                return bool(await keep(inbox, arrival(said("e1", order="A"))))
+            return False
+
+        await in_thread(configured, server, "synchronous_standby_names", "'nobody'")
+        try:
+            assert not await is_kept()
+            await ask_in_loop(own_url, *written)
+            await soon(is_kept)
+        finally:
+            await in_thread(configured, server, "synchronous_standby_names", "")
 
 
 # --- a server that is not to be trusted -----------------------------------------------------------
