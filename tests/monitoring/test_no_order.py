@@ -7,13 +7,9 @@ import pytest
 
 from app.monitoring import preflight
 from app.monitoring.arrivals import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
-from app.orders.reindex import reindex
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.api.driving import Driver, driving, event, of_order
-from tests.contexts import with_sources
-from tests.database.builders import quiet
 from tests.monitoring.alarms import told
-from tests.orders.test_reindex import receive_with, source
 from tests.reconcile.build import T
 
 NOW = T
@@ -135,16 +131,3 @@ async def busy(driver: Driver, count: int, *, apart: Duration) -> None:
     for number in range(count):
         await driver.send(nameless(10 + number))
         driver.clock.put(driver.clock.now() + apart)
-
-
-async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
-    async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        right = driver.service.sources["shop"]
-        wrong = source(tmp_path, order='"json:data.order.number"', session='"json:data.none"')
-        receive_with(driver, wrong)
-        for number in range(LEAST):
-            await driver.send(of_order(f"O-{number}", f"e{number}"))
-        driver.clock.put(driver.clock.now() + PATIENCE + MINUTE)
-        assert await told(driver, "no_order")
-        await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
-        assert not await told(driver, "no_order")
