@@ -26,6 +26,7 @@ from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run  # the fixture
 from tests.console.test_reader_stopped import COMMANDS
 from tests.database.builders import quiet
+from tests.docs.test_nightly import TESTS
 from tests.docs.test_runbook import RUNBOOK, sections, steps
 from tests.orders.test_notify_shop import Shop
 from tests.reconcile.build import T
@@ -227,13 +228,13 @@ ELSEWHERE: Final = {
     "erasures": "`doctor` alone, which says what to do",
     "the database file is damaged": "tests/faults/test_operators_day.py",
     "the server found": "tests/postgres/test_restored.py",
-    "a standby took over": "tests/ha/test_takeovers.py",
+    "a standby took over": "tests/postgres/test_takeover.py",
     "has read deliveries for": "starts a process",
     "TallyhookCheckpointLeftLongAgo": "shows what stopped",
     "TallyhookBackupLongAgo": "names a command that is noted",
     "5": "a search",
 }
-"""Entries with commands that are played by another test, or why they are not."""
+"""Entries whose commands, or the functions behind them, another test plays; or why none does."""
 
 
 def test_every_entry_with_a_command_is_played_or_has_a_reason() -> None:
@@ -244,6 +245,8 @@ def test_every_entry_with_a_command_is_played_or_has_a_reason() -> None:
         if "`tallyhook " in "".join(row[1:])
     }
     assert named == {name for _, name, _ in SITUATIONS} | ELSEWHERE.keys()
+    tests = [value for value in ELSEWHERE.values() if value.startswith("tests/")]
+    assert all((TESTS.parent / name).exists() for name in tests)
 
 
 @pytest.mark.parametrize(
