@@ -452,7 +452,7 @@ def _number(default: int, low: int, high: int) -> Any:
 class Section(BaseModel):
     """Group of settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class SourceSettings(Section):
@@ -655,7 +655,9 @@ class Settings(BaseModel):
     Numbers ending in `_s` are seconds, in `_bytes` bytes, in `_mb` MiB.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
     environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
     # Left out of the repr, because a PostgreSQL URL has a password.

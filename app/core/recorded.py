@@ -5,19 +5,23 @@ if it is UTF-8, else as `body_base64`. Headers of the connection (`host`, `conte
 neither stored nor sent on.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import httpx2
-
 from app.core.errors import UsageError
-from app.core.http import Exchange, exchange
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from app.core.http import Exchange
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Maximum size of a body in bytes. The receiver accepts no larger body."""
@@ -128,6 +132,8 @@ async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
     """Send a request unchanged, except that it asks for an uncompressed answer. Read the answer."""
+    from app.core.http import exchange  # what few commands need
+
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
     own = [(name, value) for name, value in request.headers if name.lower() not in left]
     own.append((_OF_THE_ANSWER, "identity"))

@@ -20,7 +20,7 @@ from app.core.text import counted
 Values = dict[str, Any]
 """Checked values by key: a dict for a table, a list for an array of tables. No wrong keys."""
 
-_STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
+_STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True, defer_build=True)
 
 
 MOST_LISTED: Final = 100

@@ -57,6 +57,17 @@ def test_a_worker_loads_neither_the_api_nor_what_finance_computes() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+def test_showing_an_order_loads_no_client_for_http() -> None:
+    done = run("import sys, app.orders.delivery_log; print('httpx2' in sys.modules)")
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_child_that_is_given_settings_builds_no_validator() -> None:
+    """Building it takes a twentieth of a worker's start."""
+    done = run("from app.config.settings import Settings as s; print(s.__pydantic_complete__)")
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 def test_the_commands_load_nothing_before_one_runs() -> None:
     done = run(f"import sys, app.cli.main; print([m for m in {LATER} if m in sys.modules])")
     assert (done.stdout, done.stderr) == ("[]\n", "")
