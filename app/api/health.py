@@ -172,8 +172,8 @@ class Health:
             state = await health.bounded(health.store_state(self._context))
             nodes = await health.bounded(self._nodes.look())
         except TallyhookError:
-            # Report what this process knows by itself, and that it can store nothing. Alerts need
-            # that just now, and a scrape that failed would tell them that nobody answers.
+            # Report what this process knows without the database, and that it can store nothing.
+            # Alerts need this now; after a failed scrape they would report that nobody answers.
             gauges = {"store_writable": 0} | self._alarms()
             self._metrics.set_state(gauges, orders={}, read={}, unallocated={})
             return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

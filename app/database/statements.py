@@ -303,8 +303,8 @@ async def _cross(
     except sqlite3.Error as error:
         raise OperationalError("function", None, error) from error
     except CancelledError:
-        # The thread goes on nevertheless. Until it has come to this statement, the transaction is
-        # not over, and its locks must not be given back.
+        # The thread continues nevertheless. Until it reaches this statement, the transaction is
+        # not over, and its locks must not be released.
         with suppress(sqlite3.Error):
             await driver.execute("SELECT 1", Whole(()))
         raise

@@ -220,9 +220,9 @@ class EventRow(Table, table=True):
 
     __tablename__ = "events"
     __table_args__ = (
-        # On PostgreSQL several write, so the key (event_id, source, digest) keeps equal events
-        # apart, also where they lie on other nodes. On SQLite the one writer looks first, and a key
-        # a third as long saves a quarter of its work.
+        # On PostgreSQL several processes write, so the key (event_id, source, digest) prevents
+        # duplicate events, even on other nodes. On SQLite the only writer checks this first, and a
+        # key a third as long saves a quarter of its work.
         sa.Index("ix_events_row", "row").ddl_if(dialect="postgresql"),
         sa.Index("ix_events_event_id", "event_id").ddl_if(dialect="sqlite"),
         # Leaves out events without an order, since SQLite would scan all of them to find one.
