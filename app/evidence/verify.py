@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
 """Checks an evidence bundle:  python3 -I verify.py bundle.zip
 
-Python 3.8 or later and its standard library; no network, no configuration. Every bundle holds this
-very file. Whoever does not trust it, and nobody should without reading, has some 1400 lines to read
-and can do each step by other means: README.txt shows how.
+Python 3.8 or later and its standard library; no network, no configuration. Every bundle contains
+this very file. It has some 1400 lines: read them before you trust it, or do each step by other
+means, as README.txt shows.
 
-    1 archive      the ZIP is byte for byte what its files make: nothing beside, nothing hidden
-    2 manifest     manifest.json names exactly the files that are there, and no instant to come
+    1 archive      the ZIP is byte for byte what its files make, with nothing added or hidden
+    2 manifest     manifest.json names exactly the files that are there, and no future instant
     3 digests      every file has the size and the SHA-256 that the manifest states, and every
-                   document has the members that it may have, in canonical form
+                   document has only members that it may have, in canonical form
     4 signature    left to `minisign` or `openssl`: README.txt has the commands
-    5 deliveries   what arrived, what was read from it and the bodies belong together, and came
+    5 deliveries   deliveries, their bodies and what was read from them agree, and all arrived
                    before the bundle's instant
-    6 inclusion    each delivery, record and revision lies in the log of the checkpoint
-    7 readings     what the history says of each delivery is what was sealed of it
-    8 completeness the log's entries for the order are all here, one after the other
+    6 inclusion    each delivery, record and revision is in the log of the checkpoint
+    7 readings     what the history says of each delivery is what was sealed about it
+    8 completeness all of the log's entries for the order are here, without a gap
     9 checkpoint   left to `openssl`, as the signature is
-   10 ledger       the ledger is what follows from the history; needs the package `reconcile`
+   10 ledger       the ledger follows from the history; this needs the package `reconcile`
    11 rendered     left to `tallyhook evidence verify` of the release that made the bundle: whether
                    report.html, explanation.txt, README.txt and this file follow from the rest
 
-What it prints first is the verdict, and then what of the bundle nothing proves: that is only the
-word of whoever made it.
+It first prints the verdict, and then lists what nothing in the bundle proves. For that, there is
+only the word of the bundle's maker.
 """
 
 from __future__ import annotations
@@ -120,8 +120,7 @@ def deliveries(bundle: Bundle) -> str:
 
 
 def _repeats(heard: dict[str, Any]) -> None:
-    """Check that redeliveries of an event came after its first delivery, and are listed in
-    order."""
+    """Check that an event's redeliveries came after its first delivery, and are listed in order."""
     first = micros(heard["received_at"]), heard["delivery_id"]
     for name, at in heard.get("again", ()):
         if (micros(at), name) <= first:
@@ -130,8 +129,7 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check that the stated method and headers equal the stored lines, if the bundle has the
-    lines."""
+    """Check that the stated method and headers equal the stored lines, if the bundle has them."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -148,7 +146,7 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether a shown JSON value equals the stored one, ignoring texts with masked parts."""
+    """Return whether a shown JSON value equals the stored value, apart from masked texts."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -160,7 +158,7 @@ def _same(shown: Any, kept: Any) -> bool:
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that sessions.json repeats session records of the history with their stored details."""
+    """Check that sessions.json has the history's session records, with their stored details."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")
@@ -179,7 +177,7 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def _attachments(bundle: Bundle) -> None:
-    """Check that each file and its details have the digests of its audit entry."""
+    """Check that each attached file and its details have the digests in the audit entry."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         entry, removed, facts = each["attached"], each["removed"], each["attached"]["facts"]
@@ -210,12 +208,12 @@ PARTS = ("body", "whole", "headers", "signed")
 """Parts of a delivery that have files of their own, with these endings."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""Digest of an empty body. For such a request, the address is what was read."""
+"""Digest of an empty body. If a request has an empty body, its address was read instead."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that every file is referred to and has its only allowed name. So no file was added, and
-    no name is ambiguous on any computer."""
+    """Check that every file is mentioned elsewhere, and has the only name that it may have. So no
+    file was added, and no name is ambiguous on any computer."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))
@@ -258,7 +256,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """One step: whether it passed (None: not checked), and why."""
+    """Result of a step: whether it passed (None if it was not checked), and why."""
 
     name: str
     passed: bool | None
@@ -279,7 +277,7 @@ def rendered(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def release(bundle: Bundle) -> str:
-    """Return the release named in the manifest. A stranger may have made the name up."""
+    """Return the release that the manifest names. The maker of the bundle can name any release."""
     return clean(bundle.manifest.get("release"))[:40]
 
 
@@ -307,10 +305,11 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """List the parts of a bundle that rest on its maker's word even if all steps passed. For a
-    malformed bundle, list one sentence.
+    """Return sentences on the parts of a bundle that rest on its maker's word, even if all steps
+    passed. For a malformed bundle, return one sentence.
 
-    left  number of leaves of a checkpoint of the log that is known to have left the shop
+    left  number of leaves of a checkpoint of the log that is known to have been published; 0 for
+          none
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -376,7 +375,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """List reasons why something may have been left out, or may belong to another order."""
+    """Return reasons why something may have been left out, or may belong to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
@@ -401,8 +400,7 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """List what is unproven about bodies that are left out, or whose reading the log does not
-    show."""
+    """Return what is unproven about bodies that are left out, or whose reading is not sealed."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -422,7 +420,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """List messages that may be about the order but became no event."""
+    """Return sentences on messages that may be about the order but became no event."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -448,8 +446,8 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Name the witnesses that cosigned the checkpoint, by the checkpoint's own lines. Their
-    signatures follow C2SP tlog-cosignature: they hold an additional time of 8 bytes."""
+    """Return a sentence with the witnesses whose lines are in the checkpoint; empty if there are
+    none. Their signatures follow C2SP tlog-cosignature, with an additional time of 8 bytes."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -462,15 +460,14 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return a sentence about `count` of `whole` things: empty for none, without numbers for
-    all."""
+    """Return a phrase about `count` of `whole` things; empty if `count` is 0."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order; stop if one leaves nothing to check.
+    """Run the steps in order. Stop early if a step leaves nothing to check.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -531,7 +528,8 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Check the named file. Return 0 if no step failed, 1 if one did, and 2 if no file is named."""
+    """Check the named file. Return 0 if no step failed, 1 if a step failed, and 2 for wrong
+    arguments."""
     if len(words) not in (1, 2) or not all(map(instant, words[1:])):
         sys.stderr.write(
             "usage: python3 -I verify.py bundle.zip [NOW]\n"

@@ -1,6 +1,6 @@
-"""First steps of `verify`: the allowed form of a bundle's ZIP, and its manifest.
+"""First steps of `verify`: the allowed form of a bundle's ZIP, and the bundle's manifest.
 
-Python 3.8 and the standard library alone. Every bundle has this module as a part of verify.py.
+Only Python 3.8 and its standard library. Every bundle has this module as a part of verify.py.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from typing import Any
 from app.evidence.verify_forms import DELIVERY, DOCUMENTS, Wrong, read_document
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Maximum bytes of a bundle, which is read into memory as a whole."""
+"""Maximum size of a bundle in bytes. A bundle is read into memory as a whole."""
 
 MAX_MEMBERS = 60_000
-"""Maximum files in a bundle: five for each event, and two dozen. A ZIP without extensions allows at
-most 65,535."""
+"""Maximum number of files in a bundle: five for each event, and two dozen. A ZIP without extensions
+allows at most 65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
     r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
 )
-"""Pattern of allowed file names: no folders, and nothing that a computer would run except this
-file."""
+"""Pattern of allowed file names: no folders, and nothing that can be run except this file."""
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
@@ -37,7 +36,8 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Seconds that a bundle's instant may be ahead of the verifier's clock, since clocks differ."""
+"""Seconds by which a bundle's instant may be ahead of the verifier's clock, because clocks
+differ."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -51,8 +51,7 @@ _PLAIN_FILE = 0o100644 << 16
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """Return the only valid ZIP of these files: sorted by name, uncompressed, dated 1 January
-    1980."""
+    """Return the only valid ZIP of these files: sorted by name, uncompressed, dated 1980-01-01."""
     parts: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -72,9 +71,11 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` did not make. Nothing is
-    decompressed, because a bundle stores its files uncompressed. So no file can be larger than the
-    bundle, and the bundle is read once from its first byte to its last."""
+    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` did not make.
+
+    Nothing is decompressed, because a bundle stores its files uncompressed. So no file can be
+    larger than the bundle, and the bundle is read once from its first byte to its last.
+    """
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
     members: dict[str, bytes] = {}
@@ -120,7 +121,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Parse the JSON of a file. Raise Wrong if it is missing or malformed."""
+        """Parse the JSON of a file. Raise Wrong if the file is missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -131,7 +132,7 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return the result of `make` for this bundle. It runs only once for all steps."""
+        """Return the result of `make` for this bundle. `make` is called only once for all steps."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]
@@ -163,7 +164,7 @@ def micros(at: str) -> int:
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the id and instant of each delivery, with the entry of its event in history.json. An
-    entry describes its event's first delivery, and lists the redeliveries under `again`."""
+    entry has its event's first delivery, and lists the redeliveries under `again`."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -176,8 +177,9 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return corrected instants, by name in the log, of things received while a clock was ahead. Of
-    several `redated` records about one thing, the earliest instant counts."""
+    """Return the corrected instants of things that were received while a clock was ahead, by
+    their name in the log. If several `redated` records are about one thing, the earliest instant
+    counts."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

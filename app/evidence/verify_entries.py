@@ -1,8 +1,8 @@
 """Steps of `verify` that check the log's entries.
 
-Everything has its entry, everything that was read matches what was sealed, and no entry of the
-order is missing. Python 3.8 and the standard library alone. Every bundle has this module as a part
-of verify.py.
+Everything has an entry, everything that was read equals what was sealed, and no entry of the order
+is missing. Only Python 3.8 and its standard library. Every bundle has this module as a part of
+verify.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Seconds before the bundle's instant in which something may have arrived and not be sealed yet.
+"""Seconds before the bundle's instant in which something may have arrived without being sealed yet.
 Sealing takes some moments, and making a bundle waits for it."""
 
 
@@ -33,7 +33,7 @@ Sealing takes some moments, and making a bundle waits for it."""
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """Return the root of a tree of `size` leaves that has this leaf hash at `index` (RFC 9162,
+    """Return the root of a tree of `size` leaves with this leaf hash at `index` (RFC 9162,
     2.1.3.2)."""
     if not 0 <= index < size:
         raise Wrong("a proof is of a leaf that the log does not have")
@@ -54,8 +54,7 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
 
 
 def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Return the size and root of a checkpoint: its second and third line (C2SP
-    tlog-checkpoint)."""
+    """Return size and root of a checkpoint, in its second and third line (C2SP tlog-checkpoint)."""
     try:
         lines = text.decode("utf-8").split("\n")
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
@@ -67,8 +66,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return each earlier origin of the log with its final number of leaves; empty for most
-    logs."""
+    """Return each earlier origin of the log, with its final number of leaves; usually none."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     return [each for each in found if each[1] is not None]
 
@@ -77,18 +75,18 @@ DAY = 24 * 60 * 60 * 1_000_000
 
 TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
          "suggested")  # fmt: skip
-"""Members of an event that are separate parts. The part `said` holds all others."""
+"""Members of an event that are sealed as separate parts. The part `said` has all others."""
 
 PARTS_OF = {
     "record": ("author", "key", "order", "payment", "reason", "replaces", "session"),
     "revision": ("because", "substance"),
     "deed": ("facts", "reason", "subject", "who"),
 }
-"""Members that are separate parts, for the other kinds of leaves."""
+"""Members that are sealed as separate parts, for the other kinds of leaves."""
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that every leaf is in the log, in its order, and agrees with the files (step 6)."""
+    """Check that every leaf is in the log, in order, and agrees with the files (step 6)."""
     log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
@@ -126,7 +124,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Part of the bundle that must have a leaf: the members that the leaf must state, and the
+    """A part of the bundle that must have a leaf: the members that the leaf must state, and the
     document that the leaf seals. A delivery has no document, because the next step compares its
     event."""
 
@@ -135,7 +133,8 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. A duplicate name is refused, because a sealed part could hide a forged one."""
+    """Parts by name. A name that occurs twice is refused, because a sealed part could hide a forged
+    part."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -181,7 +180,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Return a leaf's name, computed from its members. A stated name could hide another leaf."""
+    """Return a leaf's name, from its members. A name that is only stated could hide another
+    leaf."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -195,8 +195,7 @@ def _delivery_of(name: str) -> str:
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
     """Compare a leaf with the files, and return how many parts of its content are masked. Raise
-    Wrong if they differ. The leaf's commitment to its order is compared in the step
-    completeness."""
+    Wrong if they differ. The step completeness compares the leaf's commitment to its order."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -224,8 +223,8 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of a leaf's content, computed from the commitments to its parts, and the
-    number of masked parts. A masked part comes with its commitment instead of its salt."""
+    """Return the digest of a leaf's content, from the commitments to its parts, and the number of
+    masked parts. A masked part comes with its commitment instead of its salt."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -247,9 +246,13 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Deliveries by how far the log proves their reading: `proved`; `masked`, proved except for
-    masked texts; or `bare`, not sealed yet. For `several`, the log has different readings, and only
-    the body shows which one is right."""
+    """Ids of deliveries, by how far the log proves their reading.
+
+    proved   the whole reading is proved
+    masked   the reading is proved, except for masked texts
+    bare     the reading is not sealed yet
+    several  the log has different readings, and only the body shows which of them is right
+    """
 
     proved: list[str]
     masked: list[str]
@@ -258,8 +261,8 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare the history's statement about each delivery with the sealed one. Raise Wrong if they
-    differ."""
+    """Compare what the history says of each delivery with what was sealed. Raise Wrong on a
+    difference."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
     for name, (_, leaf) in bundle.once(_shown).items():
@@ -284,7 +287,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that the history's statement about each delivery is the sealed one (step 7)."""
+    """Check that what the history says of each delivery is what was sealed (step 7)."""
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -298,12 +301,12 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 class Chain(NamedTuple):
     """The log's entries that name the order.
 
-    entries  number and name of each, by index in the log
-    others   deliveries, records, revisions and audit entries here without such an entry
-    moved    names of entries whose subject is not here, because a later entry moved it to another
-             order
-    tree     number and time of the leaf that seals the tree of all orders with this order; None
-             without a tree
+    entries  number and name of each entry, by its index in the log
+    others   deliveries, records, revisions and audit entries in the bundle without such an entry
+    moved    names of entries whose subject is not in the bundle, because a later entry moved it to
+             another order
+    tree     number and time of the leaf that seals the tree of all orders with this order; None if
+             there is no tree
     """
 
     entries: list[tuple[int, str]]
@@ -315,9 +318,9 @@ class Chain(NamedTuple):
 def order_chain(bundle: Bundle) -> Chain:
     """Return the log's entries for the order.
 
-    Raise Wrong if an entry is missing, or its subject is left out. By index, `nth` must be 1, 2, 3
-    … and `after` the index of the entry before, so no entry can replace another. The entries up to
-    the tree must be as many as the tree counts.
+    Raise Wrong if an entry is missing, or if its subject is left out. In the order of the log,
+    `nth` must be 1, 2, 3 … and `after` the index of the previous entry, so no entry can replace
+    another. Up to the tree there must be as many entries as the tree counts.
     """
     log, reference, shown = (
         bundle.document("log.json"),
@@ -377,8 +380,8 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return the number and time of the leaf that seals the tree with the order. The root is
-    computed upwards from the order's entry."""
+    """Return the number and time of the leaf that seals the tree with the order. Compute the root
+    upwards from the order's entry, and compare it."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

@@ -1,6 +1,6 @@
-"""Form of each document that `verify` reads: its members, their types, its canonical encoding.
+"""Form of each document that `verify` reads: its members, their types, and its canonical encoding.
 
-Python 3.8 and the standard library alone. Every bundle has this module as a part of verify.py.
+Only Python 3.8 and its standard library. Every bundle has this module as a part of verify.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ MASKED = "\N{BULLET}"
 """Character that replaces a masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions raised by accessing a stranger's JSON that has another form."""
+"""Exceptions that can occur when a stranger's JSON with another form is accessed."""
 
 
 class Wrong(Exception):
-    """Error for something that is not as it must be, in one sentence. Characters that could control
-    a terminal are removed from quoted words."""
+    """Error for something that is not as it must be. The message is one sentence. Characters that
+    could control a terminal are removed from quoted words."""
 
     def __init__(self, said: str) -> None:
         super().__init__(clean(said))
@@ -31,7 +31,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Alternative forms. A value must have one of the forms."""
+    """Alternative forms, of which a value must have one."""
 
 
 def instant(said: Any) -> bool:
@@ -47,7 +47,7 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a whole number from 0 that every JSON reader represents exactly."""
+    """Return whether a value is a whole number from 0 that all JSON readers represent exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 
@@ -222,15 +222,17 @@ DOCUMENTS = {
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
-"""The form of each document by its file's name; that of `delivery-ID.json` is DELIVERY.
+"""The form of each document by its file's name. The form of `delivery-ID.json` is DELIVERY.
 
-A dictionary has these members and no other, those that end in `?` where there is something to say;
-where its key is a pattern, it has members whose names fit. A list has elements of one form, a tuple
-is a list of so many elements. A pattern is a text that fits it, a function is true of the value."""
+A dictionary means an object with these members and no others. Members that end in `?` may be
+absent. If a key is a pattern, the object has members whose names fit it. A list means elements of
+one form, a tuple means a list of this length, a pattern means a text that fits it, and a
+function is true for a valid value.
+"""
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence about what is wrong with a value; empty if it has the form."""
+    """Return a sentence on what is wrong with a value; empty if the value has the form."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -253,8 +255,7 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return what is wrong with an object: its members, or an amount with the wrong number of
-    decimals."""
+    """Return what is wrong with an object: its members, or the decimals of an amount."""
     if type(value) is not dict:
         return f"{where} is not in form"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
@@ -282,13 +283,12 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong if it does not have the form, or is not canonical."""
+    """Parse a JSON document. Raise Wrong if it lacks the form or is not canonical."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Check a parsed JSON document, and return it. Raise Wrong if it does not have the form, or is
-    not canonical."""
+    """Return a parsed JSON document. Raise Wrong if it lacks the form or is not canonical."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -298,8 +298,8 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong also if an object has a duplicate name, because readers
-    may use different values."""
+    """Parse the JSON in a file. Raise Wrong if it is invalid, or if an object has a duplicate name,
+    for which readers may use different values."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
