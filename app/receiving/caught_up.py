@@ -30,6 +30,9 @@ reader's heartbeat, which is a commit every five seconds when nothing arrives.""
 _PAUSE_S: Final = 0.02
 """Seconds between two checks, for the case that another process reads."""
 
+_COPY_PAUSE_S: Final = 0.1
+"""Seconds between two looks at how far a standby's copy is."""
+
 Patience = Literal["long", "short", "none"]
 """How long a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none`, only
 deliveries older than READ_WITHIN_S count as unread."""
@@ -72,9 +75,25 @@ async def behind_s(
         found = await context.inbox.backlog(up_to=end)
 
 
+async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
+    """Return the age of a standby's copy in seconds if it does not come as far as `asked` within
+    COPY_LATE; 0 if it does, and on a primary."""
+    ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
+    while context.database.shared:
+        copied = (await context.inbox.backlog()).copied_up_to
+        if copied is None or copied >= asked:
+            break
+        if asyncio.get_running_loop().time() >= ends:
+            return max(1, (context.clock.now() - copied) // SECOND)
+        await asyncio.sleep(_COPY_PAUSE_S)
+    return 0
+
+
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if deliveries that arrived up to `as_of` are unread; None means now."""
-    behind = await behind_s(context, as_of=as_of)
+    """Raise NotAllRead if deliveries that arrived up to `as_of` are unread; None means now. On a
+    standby, first wait until it has replayed all commits of before that instant."""
+    asked = context.clock.now() if as_of is None else as_of
+    behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:
         lags = ", or this standby lags behind its primary"
         raise NotAllRead(
