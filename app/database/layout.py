@@ -148,7 +148,9 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
     """Rewrite a statement for Citus: fetch rows of distributed tables first, then run the statement
-    on them. A statement on a single table is returned unchanged."""
+    on them. A statement on a single table is returned unchanged. EXPLAIN explains what is run."""
+    if sql.startswith("EXPLAIN "):
+        return statement("EXPLAIN {of}", of=in_rounds(sql.removeprefix("EXPLAIN ")))
     named = _NAMED.findall(sql)
     ours = [name for name in BY if name in named]
     if not ours or len(named) < 2:

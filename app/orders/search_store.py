@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
-from app.database.statements import statement
+from app.database.statements import select_in, statement
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 from reconcile.money import Money
@@ -272,7 +272,8 @@ WITH: Final = statement(
     "UNION SELECT {columns} FROM events WHERE order_key IS NULL AND payment = :name "
     "UNION SELECT {columns} FROM events WHERE order_key IS NULL AND session = :name "
     "UNION SELECT {columns} FROM events WHERE standing = 'unconfirmed' AND payment = :name "
-    "LIMIT :limit",
+    "LIMIT :limit /* events WHERE movement = $1 OR capture = $1 OR (order_key IS NULL "
+    "AND (payment = $1 OR session = $1)) OR (standing = 'unconfirmed' AND payment = $1) */",
     columns=_EVENT,
 )
 
@@ -288,7 +289,9 @@ _UNPLACED: Final = statement(
     "SELECT {columns} FROM events WHERE order_key IS NULL AND event_id = :name UNION "
     "SELECT {columns} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-    "WHERE deliveries.id = :name AND events.order_key IS NULL LIMIT :limit",
+    "WHERE deliveries.id = :name AND events.order_key IS NULL LIMIT :limit "
+    "/* deliveries WHERE id = $1 */ "
+    "/* events WHERE event_id IN (SELECT event_id FROM deliveries UNION SELECT $1) */",
     columns=_EVENT,
 )
 
@@ -302,14 +305,13 @@ async def unplaced_of_event(
     return [_found_event(row) for row in rows]
 
 
-_OF_DELIVERIES: Final = text(
-    statement(
-        "SELECT {columns} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
-        "AND events.source = deliveries.source AND events.digest = deliveries.digest "
-        "WHERE deliveries.id IN :ids AND events.order_key IS NULL",
-        columns=_EVENT,
-    )
-).bindparams(bindparam("ids", expanding=True))
+_OF_DELIVERIES: Final = statement(
+    "SELECT {columns} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
+    "AND events.source = deliveries.source AND events.digest = deliveries.digest "
+    "WHERE deliveries.id IN ({}) AND events.order_key IS NULL "
+    "/* deliveries WHERE id = ANY($1) */",
+    columns=_EVENT,
+)
 
 
 _SUGGESTING: Final = text(
@@ -341,7 +343,7 @@ async def events_suggesting(
 
 async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) -> list[FoundEvent]:
     """Return events without an order that these deliveries brought."""
-    rows = await connection.execute(_OF_DELIVERIES, {"ids": list(ids)}) if ids else ()
+    rows = await select_in(connection, sql=_OF_DELIVERIES, values=ids)
     return [_found_event(row) for row in rows]
 
 

@@ -254,7 +254,8 @@ def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]
 
 NAMED_BY_OTHERS: Final = statement(
     "SELECT source, coalesce(payment, session, event_id) FROM events WHERE shop = 'other' "
-    "AND order_ref = ? AND {at} <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1",
+    "AND order_ref = ? AND {at} <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1 "
+    "/* events WHERE shop = 'other' AND order_ref = $1 */",
     at=mapping.EVENT_AT,
 )
 

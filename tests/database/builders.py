@@ -251,6 +251,8 @@ async def plan_of(at: HasDatabase, sql: str, values: dict[str, Any] | None = Non
     async with at.database.reading() as connection:
         explain = "EXPLAIN QUERY PLAN"
         if connection.dialect.name != "sqlite":
+            if at.database.spread:  # its nodes, too
+                await connection.execute(text("SET LOCAL citus.propagate_set_commands = local"))
             await connection.execute(text("SET LOCAL enable_seqscan = off"))
             explain = "EXPLAIN"
         found = await connection.execute(text(f"{explain} {sql}"), values)
