@@ -299,3 +299,19 @@ async def test_a_file_that_was_closed_with_unread_rows_is_missed(path: Path) -> 
         await take(inbox, "e1", "e2")
     removed(path)
     assert "is unknown" in await refused(path)
+
+
+async def test_a_file_that_was_closed_before_is_missed_if_a_killed_service_lost_it(
+    path: Path, tmp_path: Path
+) -> None:
+    """Its last number is not beside it any more; that it was closed counts only until a start."""
+    there = tmp_path / "there"
+    os.mkdir(there)
+    async with opened(url_of(path)) as inbox:
+        await take(inbox, "e1")
+        await read(inbox)
+    async with opened(url_of(path)) as inbox:
+        await take(inbox, "e2", "e3")
+        for name in ("t.db", "t.db-wal"):
+            shutil.copy(path.with_name(name), there / name)
+    assert "is unknown" in await refused(there / "t.db")
