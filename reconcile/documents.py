@@ -7,7 +7,8 @@ description is derived from these types.
 Leaves out: building a schema from a type; the API does that.
 """
 
-from typing import Annotated, Final, TypedDict
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, NotRequired, TypedDict, Union, get_args, get_origin
 
 
 class Keywords:
@@ -43,6 +44,19 @@ Cites = Annotated[list[str], "Ids of the events, deliveries and records that it 
 _NEXT: Final = "What to ask the next page with; null where there is none."
 NextText = Annotated[str | None, _NEXT]
 NextNumber = Annotated[Count | None, _NEXT]
+
+
+def parts_of(kind: Any) -> tuple[Any, ...]:
+    """Return a type without null and NotRequired, and its annotations from inside out."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return (*parts_of(args[0]), *args[1:])
+    if origin is NotRequired:
+        return parts_of(args[0])
+    if origin in (Union, UnionType):
+        inner = [each for each in args if each is not NoneType]
+        return parts_of(inner[0]) if len(inner) == 1 else (kind,)
+    return (kind,)
 
 
 class MoneyDocument(TypedDict):

@@ -8,14 +8,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.document_of import document_of
 from app.database.statements import PlainConnection, run, select_in
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.documents import Count, InstantText
+from reconcile.instants import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,17 @@ async def operators(connection: AsyncConnection) -> list[Operator]:
     return [Operator(**row) for row in rows.mappings()]
 
 
+class AuditEntryDocument(TypedDict):
+    number: Count
+    at: InstantText
+    who: str
+    role: str
+    action: str
+    subject: str
+    reason: str
+    facts: Mapping[str, str | int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """One act of a person, as the audit trail records it.
@@ -104,17 +117,8 @@ class AuditEntry:
     number: int = 0
     order: str | None = None
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "at": format_instant(self.at),
-            "who": self.who,
-            "role": self.role,
-            "action": self.action,
-            "subject": self.subject,
-            "reason": self.reason,
-            "facts": dict(self.facts),
-        }
+    def document(self) -> AuditEntryDocument:
+        return document_of(AuditEntryDocument, self)
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
@@ -236,6 +240,15 @@ VOUCHED: Final = "founders_vouched"
 """Action by which the machine's owner states that two operators are different persons."""
 
 
+class TokenDocument(TypedDict):
+    name: str
+    operator: str | None
+    scopes: list[str]
+    until: InstantText | None
+    created_at: InstantText
+    revoked_at: InstantText | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
     """A token's stored data; never the token itself.
@@ -252,15 +265,8 @@ class TokenEntry:
     revoked_at: Instant | None = None
     operator: str | None = None
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "operator": self.operator,
-            "scopes": list(self.scopes),
-            "until": format_known(self.until),
-            "created_at": format_instant(self.created_at),
-            "revoked_at": format_known(self.revoked_at),
-        }
+    def document(self) -> TokenDocument:
+        return document_of(TokenDocument, self)
 
     @property
     def changed_at(self) -> Instant:

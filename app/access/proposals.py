@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, TypedDict
 from app.access import operator_store, operators, proposal_store
 from app.access.proposal import Decided, Decision, Proposal, Standing
 from app.core.clock import CLOCKS_DIFFER
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.masking import looks_like_a_phone
@@ -518,25 +519,20 @@ class Proposals:
     def document(self, proposal: Proposal) -> ProposalDocument:
         decided, kind = proposal.decided, self.kinds.get(proposal.kind)
         open_until = None if kind is None else kind.open_until(proposal)
-        return {
-            "id": proposal.id,
-            "kind": proposal.kind,
-            "subject": proposal.subject,
-            "sentence": proposal.sentence,
-            "state": proposal.standing(self._context.clock.now()),
-            "by": proposal.who,
-            "reason": proposal.reason,
-            "at": format_instant(proposal.at),
-            "until": format_instant(proposal.until),
-            "given": {
+        return document_of(
+            ProposalDocument,
+            proposal,
+            state=proposal.standing(self._context.clock.now()),
+            by=proposal.who,
+            given={
                 name: json.loads(value) if kind is not None and name in kind.tables else value
                 for name, value in proposal.given.items()
             },
-            "decided_by": None if decided is None else decided.who,
-            "decided_at": None if decided is None else format_instant(decided.at),
-            "decided_because": None if decided is None else decided.reason,
-            "open_until": format_known(open_until),
-        }
+            decided_by=None if decided is None else decided.who,
+            decided_at=None if decided is None else format_instant(decided.at),
+            decided_because=None if decided is None else decided.reason,
+            open_until=format_known(open_until),
+        )
 
 
 async def _known(connection: Connection, identity: str) -> Proposal:

@@ -17,7 +17,7 @@ from app.golive.golive import unfinished
 from app.monitoring import health
 from app.monitoring.service_note import ANSWERED_BY
 from app.monitoring.watchdog import WATCHES, Watchdog
-from app.receiving.source_state import SourceState, source_states
+from app.receiving.source_state import SourceState, SourceStateDocument, source_states
 from reconcile.instants import SECOND
 
 Reasons = Callable[[], list[str]]
@@ -143,7 +143,7 @@ class Health:
         headers = {ANSWERED_BY: self._name}
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
-    def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
+    def _documents(self, states: Sequence[SourceState]) -> list[SourceStateDocument]:
         """Return a document for each source. For a refusing source, the document includes the
         watchdog's explanation."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}

@@ -35,12 +35,11 @@ from starlette.routing import Route
 from app.access.operators import MAY, MAY_READ, Action, Reading
 from app.access.tokens import Holder, TokenScope
 from app.api import request_body
-from app.api.typed_schemas import parts_of
 from app.core.errors import NotAllRead, NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.core.text import capital
 from app.receiving.receive import RETRY_AFTER_S
-from reconcile.documents import INSTANT, Keywords
+from reconcile.documents import INSTANT, Keywords, parts_of
 from reconcile.instants import Instant
 
 Scope = TokenScope | Literal["operator"]

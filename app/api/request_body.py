@@ -20,7 +20,6 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
-from app.api.typed_schemas import parts_of
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.core.reading import Unreadable
@@ -28,7 +27,7 @@ from app.core.references import RULE, composed, is_reference
 from app.core.strict_json import parse
 from app.core.text import counted
 from app.orders.order_facts import NOT_SO, OrderFacts, Reference
-from reconcile.documents import CurrencyCode, InstantText, Keywords, OrderReference
+from reconcile.documents import CurrencyCode, InstantText, Keywords, OrderReference, parts_of
 from reconcile.instants import Instant, parse_instant
 from reconcile.ledger.records import Tender
 from reconcile.money import Money, MoneyError, from_major

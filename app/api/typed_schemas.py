@@ -90,19 +90,6 @@ def _may_lack(kind: Any) -> bool:
     return get_origin(inner) is NotRequired
 
 
-def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null and NotRequired, and its annotations from inside out."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return (*parts_of(args[0]), *args[1:])
-    if origin is NotRequired:
-        return parts_of(args[0])
-    if origin in (Union, UnionType):
-        inner = [each for each in args if each is not NoneType]
-        return parts_of(inner[0]) if len(inner) == 1 else (kind,)
-    return (kind,)
-
-
 def _one_of(schemas: Sequence[Schema]) -> Schema:
     """Return a schema that allows what any of these allows. Plain types share one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]

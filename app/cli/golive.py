@@ -4,6 +4,7 @@ checklist, sign items that only a person can state, and print or write the files
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -73,7 +74,7 @@ def doctor(
 
     configure_logging(level="error")
     checks = running.run_loop(examine_capacity() if capacity else examine())
-    printing.emit([each.document() for each in checks], columns=SIGNS, form=form)
+    printing.emit([asdict(each) for each in checks], columns=SIGNS, form=form)
     if any(each.state == "must" for each in checks):
         raise typer.Exit(1)
 
@@ -100,7 +101,7 @@ def rehearse(
             f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
         ),
     )
-    printing.emit([each.document() for each in played], columns=PLAYED, form=form)
+    printing.emit([asdict(each) for each in played], columns=PLAYED, form=form)
     if not all(each.passed for each in played):
         raise typer.Exit(1)
 

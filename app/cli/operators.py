@@ -365,10 +365,12 @@ def list_entries(
     found = running.reading(
         trail, subject=subject, who=who, action=action, after=after, limit=limit
     )
-    rows = [entry.document() for entry in found]
+    rows: list[Mapping[str, Any]] = [entry.document() for entry in found]
     if form in (printing.Format.table, printing.Format.csv):
-        for row in rows:
-            row["facts"] = [f"{name} {value}" for name, value in row["facts"].items()]
+        rows = [
+            {**row, "facts": [f"{name} {value}" for name, value in row["facts"].items()]}
+            for row in rows
+        ]
     printing.emit(rows, columns=TRAIL_COLUMNS, form=form)
     if len(rows) == limit:
         printing.note(f"There may be more: continue with --after {rows[-1]['number']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -226,9 +227,9 @@ def find(
         purpose="writing" if sought.of_a_person or sought.national else "reading",
     )
     if form is printing.Format.json:
-        printing.document(found.document(), form)
+        printing.document(asdict(found), form)
     else:
-        rows = [hit | {"captured": hit["totals"]["captured"]} for hit in found.hits]
+        rows = [{**hit, "captured": hit["totals"]["captured"]} for hit in found.hits]
         printing.emit(_for_whom(rows, form), columns=FOUND, form=form)
     printing.note(f"Looked for: {'; '.join(found.looked_for)}.")
     for sentence in found.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -315,6 +316,6 @@ def _conclude(
         for each in found:
             print(f"  {each}")
     else:
-        printing.document(examined.document(), form)
+        printing.document(asdict(examined), form)
     if found:
         raise typer.Exit(1)

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from app.access.operators import AFTER_ALL, trail
 from app.console.pages import download
 from app.console.proposals_pages import proposal_shown, proposed
+from app.console.service_pages import fact_words
 from app.console.view import ROWS, Act, ActionResult, Document, Field, Form, View
 from app.console.words import address, spoken
 from app.core.errors import NotFoundError, UsageError
@@ -27,7 +28,7 @@ from app.core.text import capital, counted
 from app.privacy import erase, erase_finding, export, fit_journal
 from app.privacy.places import WAITS
 from app.privacy.whose import typed_as
-from reconcile.instants import HOUR, format_instant, format_known
+from reconcile.instants import HOUR, format_known
 
 KEPT_SHOWN: Final = 20
 """Maximum number of kept items that the preview lists one by one."""
@@ -46,19 +47,7 @@ async def privacy_document(view: View) -> Document:
             "restricted": journal.restricted,
             "next_end": format_known(journal.next_end),
         },
-        "erasures": [
-            {
-                "number": each.number,
-                "at": format_instant(each.at),
-                "who": each.who,
-                "subject": each.subject,
-                "reason": each.reason,
-                "facts": [
-                    f"{name.replace('_', ' ')}: {value}" for name, value in each.facts.items()
-                ],
-            }
-            for each in found
-        ],
+        "erasures": [{**each.document(), "facts": fact_words(each.facts)} for each in found],
     }
 
 

@@ -5,6 +5,8 @@ sessions, make or revoke tokens, run the checks and sign items of the checklist.
 """
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from hmac import compare_digest
 from typing import Any, Final
@@ -75,6 +77,11 @@ async def notifications_document(view: View) -> Document:
     }
 
 
+def fact_words(facts: Mapping[str, object]) -> list[str]:
+    """Return a phrase for each fact of an audit entry."""
+    return [f"{name.replace('_', ' ')}: {value}" for name, value in facts.items()]
+
+
 async def audit_document(view: View) -> Document:
     """GET /audit?who=&action=&subject=&before="""
     filters = view.filters({"who": None, "action": tuple(operators.MAY), "subject": None})
@@ -93,9 +100,7 @@ async def audit_document(view: View) -> Document:
                     (word for name, word in ACTIONS.items() if name == each.action),
                     each.action.replace("_", " "),
                 ),
-                "facts": [
-                    f"{name.replace('_', ' ')}: {value}" for name, value in each.facts.items()
-                ],
+                "facts": fact_words(each.facts),
             }
             for each in found
         ],
@@ -180,7 +185,7 @@ async def golive_document(view: View) -> Document:
         "environment": view.context.database.environment,
         "left": sum(each.state != "passed" for each in items),
         "checks": job_document(job),
-        "doctor": [] if found is None else found.doctor,
+        "doctor": [] if found is None else [asdict(each) for each in found.doctor],
         "checklist": [
             each.document()
             | {

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -38,7 +39,7 @@ async def setup_document(view: View) -> Document:
     unknown = (await last_came(view.context, ""))[1]
     changed = await sources_read_otherwise(view.context)
     return {
-        "settings": [each.document() for each in await _settings(view.context)],
+        "settings": [asdict(each) for each in await _settings(view.context)],
         "receiver": view.context.settings.public_url or None,
         "unknown_refused": format_known(unknown),
         "gaps": [

@@ -6,6 +6,7 @@ __all__ = (
     "child",
     "child_processes",
     "clock",
+    "document_of",
     "errors",
     "hosts",
     "http",

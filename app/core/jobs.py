@@ -8,13 +8,15 @@ event loop.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from app.core.clock import Clock
+from app.core.document_of import document_of
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_id
 from app.core.logs import log
-from reconcile.instants import MINUTE, Duration, Instant, format_instant
+from reconcile.documents import InstantText
+from reconcile.instants import MINUTE, Duration, Instant
 
 Result = TypeVar("Result")
 
@@ -63,16 +65,16 @@ class Job:
     mark: str = ""
 
 
-def job_document(job: Job | None) -> dict[str, Any] | None:
+class JobDocument(TypedDict):
+    by: str
+    began: InstantText
+    ended: InstantText | None
+    problem: str | None
+
+
+def job_document(job: Job | None) -> JobDocument | None:
     """Return a document on a job's progress; None if there is no job."""
-    if job is None:
-        return None
-    return {
-        "by": job.by,
-        "began": format_instant(job.began),
-        "ended": None if job.ended is None else format_instant(job.ended),
-        "problem": job.problem,
-    }
+    return None if job is None else document_of(JobDocument, job)
 
 
 class Jobs:

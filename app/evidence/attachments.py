@@ -21,6 +21,7 @@ from typing import Annotated, Final, Literal, TypedDict, get_args
 from app.access.operator_store import acting_alone
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id, new_salts
 from app.core.masking import masked_words
@@ -32,7 +33,7 @@ from app.orders.customers import checked_reason
 from app.orders.read_orders import explain_order
 from reconcile.canonical import canonical_json
 from reconcile.documents import Count, InstantText, Keywords, Sha256
-from reconcile.instants import format_instant, format_known
+from reconcile.instants import format_instant
 
 AttachmentKind = Literal["receipt", "delivery", "correspondence", "terms", "refund_policy", "other"]
 ATTACHMENT_KINDS: Final[tuple[AttachmentKind, ...]] = get_args(AttachmentKind)
@@ -168,25 +169,17 @@ class Attachment:
 
     def document(self) -> AttachmentDocument:
         """Return the JSON document, with possible phone numbers masked but for the last digits."""
-        found = self.record
-        return {
-            "attachment": found.attachment_id,
-            "about": found.about,
-            "subject": found.subject,
-            "order": found.order,
-            "kind": found.kind,
-            "name": masked_words(self.name),
-            "note": masked_words(self.note),
-            "carrier": masked_words(self.carrier),
-            "tracking": self.tracking,
-            "media": found.media,
-            "size": found.size,
-            "sha256": found.sha256,
-            "by": found.who,
-            "at": format_instant(found.at),
-            "deed": found.audit_number,
-            "gone_at": format_known(found.gone_at),
-        }
+        return document_of(
+            AttachmentDocument,
+            self.record,
+            attachment=self.record.attachment_id,
+            name=masked_words(self.name),
+            note=masked_words(self.note),
+            carrier=masked_words(self.carrier),
+            tracking=self.tracking,
+            by=self.record.who,
+            deed=self.record.audit_number,
+        )
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypedDict, get_args
 
+from app.core.document_of import document_of
 from app.evidence.attachments import KIND_WORDS, Attachment
 from reconcile.documents import InstantText, MoneyDocument
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.movements import payments_of
-from reconcile.money import Money, to_json
+from reconcile.money import Money
 
 Family = Literal[
     "fraud", "not_received", "not_as_described", "duplicate", "credit_not_processed",
@@ -158,19 +159,13 @@ class ReportedDispute:
         return STATE_WORDS[self.state] + part
 
     def document(self) -> CaseDisputeDocument:
-        return {
-            "reference": self.reference,
-            "payment": self.payment,
-            "source": self.source,
-            "reason": self.reason,
-            "family": self.family,
-            "about": FAMILY_WORDS[self.family or "other"],
-            "money": None if self.money is None else to_json(self.money),
-            "opened_at": format_instant(to_second(self.opened_at)),
-            "state": self.state,
-            "still_lost": None if self.still_lost is None else to_json(self.still_lost),
-            "respond_by": exact(self.respond_by),
-        }
+        return document_of(
+            CaseDisputeDocument,
+            self,
+            about=FAMILY_WORDS[self.family or "other"],
+            opened_at=format_instant(to_second(self.opened_at)),
+            respond_by=exact(self.respond_by),
+        )
 
 
 def is_overdue(

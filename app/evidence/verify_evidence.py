@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from app.core.clock import SystemClock
+from app.core.document_of import document_of
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.evidence import (
@@ -203,6 +204,21 @@ MAX_KEY_FILE: Final = 4096
 """Maximum size in characters of a public key's file. Ours have some 100."""
 
 
+class BundleStepDocument(TypedDict):
+    step: str
+    passed: bool | None
+    sentence: str
+
+
+class VerifiedDocument(TypedDict):
+    valid: bool
+    verdict: str
+    not_proven: list[str]
+    order: str | None
+    as_of: str | None
+    steps: list[BundleStepDocument]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
     """Result of each step. `order` and `as_of` are the bundle's own statements, or None.
@@ -220,19 +236,10 @@ class VerifiedBundle:
         """Return whether no step failed."""
         return all(each.passed is not False for each in self.steps)
 
-    def document(self) -> dict[str, Any]:
-        steps = [
-            {"step": each.name, "passed": each.passed, "sentence": each.sentence}
-            for each in self.steps
-        ]
-        return {
-            "valid": self.valid,
-            "verdict": verify.verdict(self.steps),
-            "not_proven": list(self.not_proven),
-            "order": self.order,
-            "as_of": self.as_of,
-            "steps": steps,
-        }
+    def document(self) -> VerifiedDocument:
+        steps = [document_of(BundleStepDocument, each, step=each.name) for each in self.steps]
+        verdict = verify.verdict(self.steps)
+        return document_of(VerifiedDocument, self, verdict=verdict, steps=steps)
 
 
 def read_bundle(path: Path) -> bytes:

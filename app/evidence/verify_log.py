@@ -24,9 +24,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
@@ -43,6 +44,7 @@ from app.sealing import (
     order_store,
     order_tree_store,
 )
+from reconcile.documents import Count, InstantText
 from reconcile.instants import format_instant
 from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.cosignatures import read_cosigner
@@ -223,6 +225,25 @@ MAX_PROBLEMS: Final = 50
 """Number of problems that are reported. Further problems are only counted."""
 
 
+class GapDocument(TypedDict):
+    gap: str
+    since: InstantText
+    until: InstantText
+
+
+class VerifiedLogDocument(TypedDict):
+    valid: bool
+    leaves: Count
+    checkpoints: Count
+    waiting: Count
+    reread: Count
+    found: Count
+    first: Count | None
+    left: witnesses.DepartureDocument | None
+    gaps: list[GapDocument]
+    problems: list[str]
+
+
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
     """Result of verifying the log: what was recomputed, and what differs.
@@ -273,26 +294,10 @@ class VerifiedLog:
         checkpoints = counted(self.checkpoints, "checkpoint")
         return f"{looked} and {checkpoints}: {verdict}{more}.{left}{lost}"
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "valid": not self.found,
-            "leaves": self.leaves,
-            "checkpoints": self.checkpoints,
-            "waiting": self.waiting,
-            "reread": self.reread,
-            "found": self.found,
-            "first": self.first,
-            "left": None if self.left is None else witnesses.departure_document(self.left),
-            "gaps": [
-                {
-                    "gap": gap.id,
-                    "since": format_instant(gap.since),
-                    "until": format_instant(gap.until),
-                }
-                for gap in self.gaps
-            ],
-            "problems": self.problems,
-        }
+    def document(self) -> VerifiedLogDocument:
+        left = None if self.left is None else witnesses.departure_document(self.left)
+        gaps = [document_of(GapDocument, each, gap=each.id) for each in self.gaps]
+        return document_of(VerifiedLogDocument, self, valid=not self.found, left=left, gaps=gaps)
 
 
 async def verify_log(

@@ -9,13 +9,14 @@ from typing import Annotated, Final, TypedDict, TypeVar
 
 from app.access.operators import last_done
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.finance import bank_store
 from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
 from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextText
-from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
+from reconcile.instants import MINUTE, Duration, Instant, format_instant
 from reconcile.matching.books import BankLine, BookLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket, Family
 from reconcile.matching.exchange import implied_rate
@@ -110,14 +111,8 @@ def check_bucket(name: str | None) -> None:
 
 
 def payout_document(payout: Payout) -> PayoutDocument:
-    return {
-        "payout": payout.payout_id,
-        "reference": payout.reference,
-        "source": payout.source,
-        "amount": to_json(Money(minor=payout.minor, currency=payout.currency)),
-        "paid_at": format_known(payout.paid_at),
-        "lines": payout.lines,
-    }
+    amount = to_json(Money(minor=payout.minor, currency=payout.currency))
+    return document_of(PayoutDocument, payout, payout=payout.payout_id, amount=amount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

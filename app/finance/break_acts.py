@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypedDict, get_args
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import is_human_text
 from app.database.engine import Connection
@@ -138,16 +139,7 @@ class SeenBreak:
             "closed_by": list(self.life.closed_by),
             "facts": facts_json(self.seen.facts),
             "steps": [
-                {
-                    "at": format_instant(step.at),
-                    "step": step.kind,
-                    "by": step.by or f"run {step.run}",
-                    "second": step.second,
-                    "value": step.value,
-                    "reason": step.reason,
-                    "money": to_json(step.money),
-                    "cites": list(step.cites),
-                }
+                document_of(StepDocument, step, step=step.kind, by=step.by or f"run {step.run}")
                 for step in self.steps
             ],
         }

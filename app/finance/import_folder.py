@@ -31,6 +31,7 @@ import anyio
 
 from app.access.operators import SERVICE
 from app.context.context import AppContext, Work
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UnreachableError, UsageError
 from app.core.logs import Repeating, log
 from app.core.private_files import lock_folder
@@ -39,7 +40,6 @@ from app.finance import import_store, imports
 from app.finance.coverage_store import coverage_lines
 from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
-from reconcile.instants import format_instant
 
 LOOK_S: Final = 15.0
 """Seconds between two checks of the folder. A complete file is imported within 15 to 30 seconds."""
@@ -161,19 +161,11 @@ class ImportFolder:
                 await replace_import_tasks(connection, tasks)
 
 
-async def import_task_documents(context: AppContext) -> list[dict[str, str]]:
+async def import_task_documents(context: AppContext) -> list[import_store.ImportTaskDocument]:
     """Return documents on the files that a person must look at, with what to do about each file."""
     async with context.database.reading() as connection:
         tasks = await import_tasks(connection)
-    return [
-        {
-            "folder": each.folder,
-            "file": each.file,
-            "problem": each.problem,
-            "since": format_instant(each.since),
-        }
-        for each in tasks
-    ]
+    return [document_of(import_store.ImportTaskDocument, each) for each in tasks]
 
 
 async def try_again(context: AppContext) -> None:

@@ -17,10 +17,11 @@ from typing import Annotated, Any, Final, Literal, TypedDict, get_args
 from sqlalchemy import ColumnElement, column, delete, insert, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.document_of import document_of
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import run, statement
 from reconcile.documents import Count, InstantText, Keywords, NextNumber
-from reconcile.instants import LATEST, TICK, Instant, format_instant, format_known
+from reconcile.instants import LATEST, TICK, Instant
 
 ImportKind = Literal["book", "statement", "bank"]
 KINDS: Final[tuple[ImportKind, ...]] = get_args(ImportKind)
@@ -68,20 +69,7 @@ class Import:
     reason: str | None = None
 
     def document(self) -> ImportDocument:
-        return {
-            "number": self.number,
-            "published_at": format_known(self.published_at),
-            "file": self.file,
-            "who": self.who,
-            "read": self.read,
-            "new": self.new,
-            "changed": self.changed,
-            "unchanged": self.unchanged,
-            "rejected": self.rejected,
-            "withdraws": self.withdraws,
-            "reason": self.reason,
-            "sha256": self.sha256,
-        }
+        return document_of(ImportDocument, self)
 
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
@@ -282,6 +270,13 @@ async def named_by(connection: AsyncConnection, author: str) -> int:
 # --- mappings that people saved by name -----------------------------------------------------------
 
 
+class MappingDocument(TypedDict):
+    mapping: str
+    kind: ImportKind
+    by: str
+    at: InstantText
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedMapping:
     """A mapping that a person saved under a name."""
@@ -292,9 +287,8 @@ class NamedMapping:
     who: str
     at: Instant
 
-    def document(self) -> dict[str, Any]:
-        at = format_instant(self.at)
-        return {"mapping": self.name, "kind": self.kind, "by": self.who, "at": at}
+    def document(self) -> MappingDocument:
+        return document_of(MappingDocument, self, mapping=self.name, by=self.who)
 
 
 _MAPPING_COLUMNS: Final = tuple(NamedMapping.__dataclass_fields__)
@@ -319,6 +313,13 @@ async def delete_mapping(connection: AsyncConnection, name: str) -> None:
 
 
 # --- files in the watched folder that need a person -----------------------------------------------
+
+
+class ImportTaskDocument(TypedDict):
+    folder: str
+    file: str
+    problem: str
+    since: InstantText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from app.access.operators import note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.text import counted
@@ -51,9 +52,6 @@ class RuleChange:
     before: str
     after: str
     note: str = ""
-
-    def document(self) -> RuleChangeDocument:
-        return {"what": self.what, "before": self.before, "after": self.after, "note": self.note}
 
     @property
     def values(self) -> str:
@@ -375,7 +373,7 @@ class RulesPreview:
     def document(self) -> RulesPreviewDocument:
         return {
             "as_of": format_instant(self.as_of),
-            "rules": [each.document() for each in self.rules],
+            "rules": [document_of(RuleChangeDocument, each) for each in self.rules],
             "totals": self.totals(),
             "changes": [
                 {

@@ -15,10 +15,11 @@ from typing import Annotated, Final, TypedDict, cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.document_of import document_of
 from app.database.statements import stream
 from reconcile.canonical import canonical_json
 from reconcile.documents import Count, InstantText, Keywords, NextText
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.instants import Instant
 from reconcile.ledger.fold import FINAL
 from reconcile.ledger.ledger import Outcome
 from reconcile.reporting.closing import (
@@ -158,17 +159,7 @@ class Closed:
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
 
     def document(self) -> PeriodDocument:
-        return {
-            "period": self.period,
-            "version": self.version,
-            "as_of": format_instant(self.as_of),
-            "closed_at": format_instant(self.closed_at),
-            "closed_by": self.by,
-            "approved_by": self.second,
-            "digest": self.digest,
-            "reopened_at": format_known(self.reopened_at),
-            "reopened_by": self.reopened_by,
-        }
+        return document_of(PeriodDocument, self, closed_by=self.by, approved_by=self.second)
 
 
 _CLOSINGS: Final = (

@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import Annotated, Any, Generic, TypedDict, TypeVar
 
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.database.engine import Connection
 from app.database.statements import Rows
 from app.finance.book_line_store import book_line_of, book_lines_of, book_rows
 from app.finance.statement_store import statement_line_of, statement_lines_of, statement_rows
 from reconcile.documents import InstantText, Keywords, MoneyDocument, NextText
-from reconcile.instants import Instant, format_known
+from reconcile.instants import Instant
 from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import NO_KEY
 from reconcile.money import Money, to_json
@@ -179,33 +180,20 @@ class StatementLinePageDocument(TypedDict):
 
 
 def book_document(line: BookLine) -> BookLineDocument:
-    back = None if line.refunded is None else replace(line.money, minor=line.refunded)
-    return {
-        "line": line.line_id,
-        "reference": line.reference,
-        "kind": line.kind,
-        "amount": to_json(line.money),
-        "placed_at": format_known(line.placed_at),
-        "status": line.status,
-        "refunded_amount": None if back is None else to_json(back),
-        "refunded_at": format_known(line.refunded_at),
-        "method": line.method,
-        "group": line.group,
-    }
+    back = None if line.refunded is None else to_json(replace(line.money, minor=line.refunded))
+    return document_of(
+        BookLineDocument, line, line=line.line_id, amount=to_json(line.money), refunded_amount=back
+    )
 
 
 def statement_document(line: StatementLine) -> StatementLineDocument:
-    return {
-        "line": line.line_id,
-        "payment": line.payment,
-        "order": line.order,
-        "type": line.kind,
-        "gross": to_json(Money(minor=line.gross, currency=line.currency)),
-        "fee": to_json(Money(minor=line.fee, currency=line.currency)),
-        "net": to_json(Money(minor=line.net, currency=line.currency)),
-        "settled_at": format_known(line.settled_at),
-        "payout": line.payout,
-        "wallet": line.wallet,
-        "refund": line.refund,
-        "details": None if line.details is None else json.loads(line.details),
-    }
+    return document_of(
+        StatementLineDocument,
+        line,
+        line=line.line_id,
+        type=line.kind,
+        gross=to_json(Money(minor=line.gross, currency=line.currency)),
+        fee=to_json(Money(minor=line.fee, currency=line.currency)),
+        net=to_json(Money(minor=line.net, currency=line.currency)),
+        details=None if line.details is None else json.loads(line.details),
+    )

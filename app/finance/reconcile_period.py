@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from app.access.operators import note_in_trail, permitted, who_may
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.finance import break_acts, break_store, matching_store, reconcile_rows
@@ -393,17 +394,7 @@ def run_document(found: Ran) -> RunTotalsDocument:
         "lived": found.lived,
         "ties": control.holds,
         "ties_checked": len(ties),
-        "broken_ties": [
-            {
-                "name": tie.name,
-                "side": tie.side,
-                "currency": tie.currency,
-                "left": tie.left,
-                "right": tie.right,
-            }
-            for tie in ties
-            if not tie.holds
-        ],
+        "broken_ties": [document_of(BrokenTieDocument, tie) for tie in ties if not tie.holds],
         "control": [_line(line) for line in control.lines],
         "matched": {
             "count": sum(line.count for line in matched),

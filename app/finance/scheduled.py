@@ -21,11 +21,12 @@ from typing import Annotated, Final, TypedDict
 from app.context.context import AppContext
 from app.core import schedule
 from app.core.clock import CLOCKS_DIFFER
+from app.core.document_of import document_of
 from app.core.errors import TallyhookError
 from app.core.logs import log
 from app.finance import scheduled_store
 from reconcile.documents import Count, InstantText, Keywords, NextText
-from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_instant, format_known
+from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_known
 
 LEASE: Final[Duration] = 30 * MINUTE
 """Time limit of one try. Afterwards another worker takes over."""
@@ -259,17 +260,12 @@ async def schedule_document(
     async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
     return [
-        {
-            "name": entry.name,
-            "cron": entry.cron,
-            "reconcile": entry.reconcile,
-            "span": entry.span,
-            "forms": list(entry.forms),
-            "ways": list(entry.ways),
-            "checkpoint": entry.checkpoint,
-            "next": format_known(schedule.next_time(entry, after=now, zone=context.calendar_zone)),
-            "last": time_document(last.get(entry.name)),
-        }
+        document_of(
+            ScheduledDocument,
+            entry,
+            next=format_known(schedule.next_time(entry, after=now, zone=context.calendar_zone)),
+            last=time_document(last.get(entry.name)),
+        )
         for entry in entries
     ]
 
@@ -278,16 +274,5 @@ def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument 
     """Return a document on the result of a due time; None if there was none."""
     if run is None:
         return None
-    return {
-        "due_at": format_instant(run.due_at),
-        "state": run.state,
-        "asked": run.asked,
-        "late": run.late,
-        "tries": run.tries,
-        "run": run.reconciled,
-        "ended_at": format_known(run.ended_at),
-        "waits_since": format_known(run.waits_since),
-        "again_at": format_known(run.until if run.state in ("failed", "waiting") else None),
-        "problem": run.problem,
-        "delivered": [{"way": each.way, "file": each.file} for each in run.delivered],
-    }
+    again_at = format_known(run.until if run.state in ("failed", "waiting") else None)
+    return document_of(LastTimeDocument, run, run=run.reconciled, again_at=again_at)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypedDict
 
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError
 from app.core.jobs import silent
 from app.core.text import counted
@@ -63,13 +64,7 @@ class VerifiedPeriods:
     sentence: str
 
     def document(self) -> VerifiedStepDocument:
-        return {
-            "period": self.period,
-            "version": self.version,
-            "step": self.step,
-            "passed": self.passed,
-            "sentence": self.sentence,
-        }
+        return document_of(VerifiedStepDocument, self)
 
 
 async def verify_periods(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx2
 
@@ -256,7 +256,7 @@ class Checked:
     checklist  the items of the checklist that a program can check, unsigned
     """
 
-    doctor: list[dict[str, Any]]
+    doctor: list[Check]
     checklist: list[golive.ChecklistItem]
 
 
@@ -269,7 +269,7 @@ async def check_all(context: AppContext) -> Checked:
     """Run all checks for the console. Raises UsageError if they take too long."""
     try:
         async with asyncio.timeout(CHECKS_LIMIT_S):
-            doctor = [check.document() for check in await examine()]
+            doctor = await examine()
             found = await check_now(context)
     except TimeoutError:
         raise UsageError(

@@ -7,13 +7,14 @@ the program cannot check (`to_sign`) counts once a person has signed it by name.
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypedDict
 
 import httpx2
 
 from app.access.operators import note_in_trail, permitted, vouch_for_founders
 from app.access.proposals import check_reason
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
@@ -25,7 +26,8 @@ from app.providers.kit import Signed
 from app.providers.request import Incoming
 from app.providers.schemes import TOKENS
 from app.providers.source import Source
-from reconcile.instants import MINUTE, SECOND, Instant, format_instant
+from reconcile.documents import InstantText
+from reconcile.instants import MINUTE, SECOND, Instant
 
 TRIAL_LIMIT_S: Final = 10.0
 """Seconds to wait for an answer, as long as providers commonly wait."""
@@ -182,6 +184,15 @@ MAX_NOTE: Final = 2_000
 """Most characters of a note: a paragraph, and where the documents are."""
 
 
+class ChecklistItemDocument(TypedDict):
+    item: str
+    state: State
+    by: str | None
+    at: InstantText | None
+    note: str | None
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
     """A line of the checklist.
@@ -198,15 +209,8 @@ class ChecklistItem:
     note: str | None = None
     sources: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "item": self.item,
-            "state": self.state,
-            "by": self.by,
-            "at": None if self.at is None else format_instant(self.at),
-            "note": self.note,
-            "sentence": self.sentence,
-        }
+    def document(self) -> ChecklistItemDocument:
+        return document_of(ChecklistItemDocument, self)
 
 
 NO_SOURCE: Final = "No source is configured: run `tallyhook connect`, then the checks."

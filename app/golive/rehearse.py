@@ -153,10 +153,6 @@ class RehearsedScenario:
     explanation: str
     order: str = ""
 
-    def document(self) -> dict[str, Any]:
-        names = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
-        return {name: getattr(self, name) for name in names}
-
 
 async def rehearse(
     context: AppContext,

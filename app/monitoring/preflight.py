@@ -62,9 +62,6 @@ class Check:
     sentence: str
     do: str | None = None
 
-    def document(self) -> dict[str, str | None]:
-        return {"what": self.what, "state": self.state, "sentence": self.sentence, "do": self.do}
-
 
 def ok(what: str, sentence: str) -> Check:
     return Check(what=what, state="ok", sentence=sentence)

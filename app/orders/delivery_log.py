@@ -7,6 +7,7 @@ from urllib.parse import unquote_plus
 
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.database.statements import run
 from app.providers.connecting import names_no_order
@@ -15,8 +16,7 @@ from app.receiving.header_codec import URL, is_left_out, phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.restrictions import refuse_restricted, restricted_deliveries
 from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextText
-from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
-from reconcile.money import to_json
+from reconcile.instants import EARLIEST, MINUTE, Instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
@@ -217,19 +217,7 @@ class ArrivalPageDocument(TypedDict):
 
 def listed_delivery(entry: delivery_log_store.LogEntry) -> ArrivalDocument:
     """Return one arrival of a list as JSON values."""
-    return {
-        "delivery": entry.delivery_id,
-        "received_at": format_instant(entry.received_at),
-        "source": entry.source,
-        "verdict": entry.verdict,
-        "kind": entry.kind,
-        "order": entry.order,
-        "claim": entry.claim,
-        "money": None if entry.money is None else to_json(entry.money),
-        "event": entry.event_id,
-        "size": entry.size,
-        "problem": entry.problem,
-    }
+    return document_of(ArrivalDocument, entry, delivery=entry.delivery_id, event=entry.event_id)
 
 
 def order_cell(entry: delivery_log_store.LogEntry) -> str | None:

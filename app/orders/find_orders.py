@@ -7,8 +7,8 @@
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from app.access.operator_store import audit_entries
 from app.access.operators import Action, note_in_trail, permitted
@@ -20,7 +20,7 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.database.gaps import accepted_gaps, gaps_until, spans_of
 from app.database.statements import PlainConnection, run
-from app.orders import search_store
+from app.orders import read_orders, search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
@@ -77,6 +77,12 @@ RESTRICTED: Final = (
 )
 
 
+class FoundOrderDocument(read_orders.OrderRowDocument):
+    phone: str | None
+    found: str
+    unread: list[str]
+
+
 @dataclass(slots=True, kw_only=True)
 class FoundOrders:
     """Result of a search.
@@ -90,15 +96,11 @@ class FoundOrders:
     """
 
     looked_for: list[str]
-    hits: list[dict[str, Any]] = field(default_factory=list)
+    hits: list[FoundOrderDocument] = field(default_factory=list)
     unallocated: list[UnallocatedDocument] = field(default_factory=list)
     more: bool = False
     notes: list[str] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)
-
-    def document(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
-        return asdict(self)
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
@@ -155,14 +157,15 @@ async def find_orders(
             phones = await phones_of(
                 connection, order, sources=context.sources, most=READ_FOR_PHONE
             )
-            shown: dict[str, Any] = {
-                "phone": ", ".join(map(masked_phone, phones)) or None,
-                "found": how,
-            }
-            naming = await run(connection, unread_naming, {order: history})
-            if order in naming:
-                shown["unread"] = [each.delivery_id for each in naming[order][:MOST_UNREAD]]
-            found.hits.append({**order_row(ledger, facts[order]), **shown})
+            naming = (await run(connection, unread_naming, {order: history})).get(order, ())
+            found.hits.append(
+                {
+                    **order_row(ledger, facts[order]),
+                    "phone": ", ".join(map(masked_phone, phones)) or None,
+                    "found": how,
+                    "unread": [each.delivery_id for each in naming[:MOST_UNREAD]],
+                }
+            )
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         now = context.clock.now()
         nothing = not found.hits and not look.hidden

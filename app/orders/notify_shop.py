@@ -25,6 +25,7 @@ import httpx2
 from app.access.operators import note_in_trail, permitted
 from app.config.settings import Settings
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
 from app.core.logs import LogLine, Repeating, log
@@ -374,17 +375,7 @@ class SentPageDocument(TypedDict):
 
 def notification_document(entry: ListedNotification) -> SentDocument:
     """Return one notification of a list as JSON values."""
-    return {
-        "id": entry.seq,
-        "order": entry.order,
-        "outcome": entry.outcome,
-        "state": entry.state,
-        "tries": entry.tries,
-        "published_at": instants.format_instant(entry.published_at),
-        "due_at": instants.format_known(entry.due_at),
-        "delivered_at": instants.format_known(entry.delivered_at),
-        "problem": entry.problem,
-    }
+    return document_of(SentDocument, entry, id=entry.seq)
 
 
 async def redeliver(

@@ -8,9 +8,9 @@ redelivery, which may change only counts, and compares both ways to fold as of a
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from dataclasses import replace as with_changes
-from typing import Any, Final
+from typing import Final
 
 from app.context.context import AppContext
 from app.core.ids import Chance, seeded_chance
@@ -68,10 +68,6 @@ class Proof:
         """Summarize the proof in a sentence for people."""
         tried = f"{counted(self.orders, 'order')}, {counted(self.trials, 'trial')}"
         return f"{tried}; counter-examples: {len(self.counter_examples) or 'none'}"
-
-    def document(self) -> dict[str, Any]:
-        """Return the proof as JSON values."""
-        return asdict(self)
 
 
 async def prove_orders(

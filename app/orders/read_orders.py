@@ -532,11 +532,18 @@ async def published_of_order(
         return await ledger_store.revisions_of_order(connection, order, until=until, limit=limit)
 
 
+class JudgedDeliveryDocument(TypedDict):
+    delivery: str
+    received_at: InstantText
+    source: str
+    event: str
+    kind: str
+
+
 async def arrivals_of(
     context: AppContext, order: str, *, as_of: Instant | None = None
-) -> list[dict[str, Any]]:
-    """Return the deliveries that an order's ledger rests on, as JSON values, in order of
-    arrival."""
+) -> list[JudgedDeliveryDocument]:
+    """Return the deliveries that an order's ledger rests on, in order of arrival."""
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
     known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypedDict, get_args
 
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_phone
 from app.database.engine import Connection
@@ -46,7 +47,7 @@ from reconcile.ledger.movements import entries_of
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, Record
 from reconcile.ledger.shops import Aside, judge_shops
-from reconcile.money import Money, to_json
+from reconcile.money import Money
 
 Why = Literal[
     "names_no_order",
@@ -247,38 +248,19 @@ class Unallocated:
     def document(self, *, now: Instant) -> UnallocatedDocument:
         """Return the payment as JSON values. Its age is in whole seconds since its arrival."""
         dismissed = self.dismissed
-        return {
-            "id": self.id,
-            "source": self.source,
-            "payment": self.payment,
-            "session": self.session,
-            "outcome": self.outcome,
-            "captured": None if self.captured is None else to_json(self.captured),
-            "refunded": None if self.refunded is None else to_json(self.refunded),
-            "held": None if self.held is None else to_json(self.held),
-            "amount_unclear": self.amount_unclear,
-            "disputed": self.disputed,
-            "occurred_at": format_instant(self.occurred_at),
-            "received_at": format_instant(self.received_at),
-            "age_s": max(now - self.received_at, 0) // 1_000_000,
-            "phone": self.phone,
-            "standing": self.standing,
-            "why": {"code": self.why, "sentence": WHY[self.why]},
-            "state": self.state,
-            "assigned_to": self.assigned_to,
-            "suggested": list(self.suggested),
-            "named": list(self.named),
-            "last_act": self.last_act,
-            "dismissed": None
+        return document_of(
+            UnallocatedDocument,
+            self,
+            age_s=max(now - self.received_at, 0) // 1_000_000,
+            why={"code": self.why, "sentence": WHY[self.why]},
+            dismissed=None
             if dismissed is None
             else {
                 "as": dismissed.reason,
                 "to": dismissed.key,
                 "at": format_instant(dismissed.recorded_at),
             },
-            "deliveries": list(self.deliveries),
-            "events": list(self.events),
-        }
+        )
 
 
 # --- (2) fold ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core import errors
+from app.core.document_of import document_of
 from app.core.text import counted, printable
 from app.database import schema
 from app.database.engine import BUSY_TIMEOUT_MS
@@ -41,7 +42,8 @@ from app.database.statements import statement
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_store import POSITION
 from app.sealing.log_store import ORIGIN_ROWS, all_origins
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.documents import Count, InstantText
+from reconcile.instants import Instant, format_instant
 
 PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
@@ -65,6 +67,18 @@ _COUNTED: Final = {
 """Tables whose rows are counted, each with the name of one of its rows."""
 
 
+class ContentsDocument(TypedDict):
+    environment: str | None
+    version: str
+    bytes: Count
+    deliveries: Count
+    events: Count
+    records: Count
+    revisions: Count
+    last_revision: Count
+    last_arrival: InstantText | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """Content of a database file, as the file itself states it.
@@ -84,16 +98,8 @@ class Contents:
     last_revision: int
     last_arrival: Instant | None
 
-    def document(self) -> dict[str, Any]:
-        arrival = self.last_arrival
-        return {
-            "environment": self.environment,
-            "version": self.version,
-            "bytes": self.size,
-            **self.counts,
-            "last_revision": self.last_revision,
-            "last_arrival": format_known(arrival),
-        }
+    def document(self) -> ContentsDocument:
+        return document_of(ContentsDocument, self, bytes=self.size, **self.counts)
 
     def sentence(self) -> str:
         rows = ", ".join(counted(self.counts[table], one, table) for table, one in _COUNTED.items())

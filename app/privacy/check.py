@@ -26,7 +26,7 @@ as one problem, not as a problem of each order.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from functools import cache, partial
 from itertools import starmap
 from operator import attrgetter
@@ -304,9 +304,6 @@ class CheckReport:
             gone += f", {again} read and folded again (--seed {self.seed})"
         verdict = counted(self.found, "problem") if self.found else good
         return f"{looked} {checked}{gone}: {verdict}"
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
     def add(self, problems: Iterable[str]) -> None:
         """Count problems, and keep the first ones."""

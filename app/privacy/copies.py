@@ -9,11 +9,12 @@ copies made by other tools.
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from app.access.operator_store import AuditEntry, audit_entries, entries_about
 from app.access.operators import AFTER_ALL, Action, note_in_trail, owner
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.masking import masked_at_sight
 from app.database.engine import Connection
 from app.database.statements import run
@@ -21,7 +22,8 @@ from app.privacy.whose import is_of, masked
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_loss_store import LOST_AS
 from app.receiving.inbox_store import counter, put_counter
-from reconcile.instants import DAY, Instant, format_instant, format_known
+from reconcile.documents import InstantText
+from reconcile.instants import DAY, Instant, format_instant
 
 LAST_BACKUP: Final = "last backup"
 """Name of the counter, in microseconds of Unix time. The script that runs `pg_dump` writes it, too:
@@ -67,6 +69,14 @@ _TAKEN: Final[dict[Action, str]] = {
 """The trail's actions that export an order's or a person's data, in words."""
 
 
+class TakenCopyDocument(TypedDict):
+    what: str
+    name: str
+    at: InstantText
+    by: str
+    until: InstantText | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenCopy:
     """A copy that an erasure does not reach.
@@ -92,14 +102,8 @@ class TakenCopy:
             f"reach it; {kept}"
         )
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "what": self.what,
-            "name": self.name,
-            "at": format_instant(self.at),
-            "by": self.who,
-            "until": format_known(self.until),
-        }
+    def document(self) -> TakenCopyDocument:
+        return document_of(TakenCopyDocument, self, by=self.who)
 
 
 async def earlier_copies(

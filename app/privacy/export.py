@@ -19,13 +19,14 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from app.access import proposals
 from app.access.operator_store import operators
 from app.access.operators import note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.masking import EMAIL_KIND
@@ -43,6 +44,7 @@ from app.privacy.places import FILES, retained_rows
 from app.privacy.prune import retention_of
 from app.privacy.whose import is_of, masked, person_of, pseudonym
 from app.receiving.caught_up import must_have_read
+from reconcile.documents import Count, InstantText
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 
 OPEN_FOR: Final[Duration] = DAY
@@ -69,6 +71,15 @@ class ExportRequest:
     by: str | None
 
 
+class ExportedDocument(TypedDict):
+    sha256: str
+    bytes: Count
+    as_of: InstantText
+    rows: Count
+    orders: Count
+    unmasked: Count
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
     """A finished copy. `archive` is the ZIP. `counts` has the number of rows, of orders, and of
@@ -79,13 +90,8 @@ class Exported:
     as_of: Instant
     counts: Mapping[str, int]
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "sha256": self.sha256,
-            "bytes": len(self.archive),
-            "as_of": format_instant(self.as_of),
-            **self.counts,
-        }
+    def document(self) -> ExportedDocument:
+        return document_of(ExportedDocument, self, bytes=len(self.archive), **self.counts)
 
 
 async def export(

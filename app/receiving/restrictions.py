@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypedDict
 
+from app.core.document_of import document_of
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.database.marks import GROUNDS, Ground
@@ -94,12 +95,7 @@ class Restriction:
         )
 
     def document(self) -> RestrictionDocument:
-        return {
-            "since": format_instant(self.since),
-            "until": format_known(self.until),
-            "why": self.why,
-            "sentence": self.sentence,
-        }
+        return document_of(RestrictionDocument, self)
 
 
 def restricted_orders(

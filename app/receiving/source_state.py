@@ -8,9 +8,10 @@ deliveries that arrived, not by the settings.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypedDict
 
 from app.context.context import AppContext
+from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.gaps import Gap, accepted_gaps, spans_of
@@ -29,7 +30,8 @@ from app.receiving.source_state_store import (
     last_events,
     not_kept_in,
 )
-from reconcile.instants import DAY, Instant, format_instant, format_known
+from reconcile.documents import InstantText
+from reconcile.instants import DAY, Instant, format_instant
 
 SourceWord = Literal[
     "ok", "refusing", "not_placed", "not_ours", "flooded", "quiet", "never_delivered"
@@ -46,6 +48,13 @@ it may have no order."""
 EXPLAINED: Final = 3
 """Latest refused deliveries of a source for which the signature doctor tries hundreds of mistakes.
 There are several, because one may be a stranger's."""
+
+
+class SourceStateDocument(TypedDict):
+    source: str
+    state: SourceWord
+    since: InstantText | None
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +83,9 @@ class SourceState:
             return self.sentence
         return f"{self.sentence} The latest: {self.explanation}"
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> SourceStateDocument:
         """Return the state as JSON values, without `do`."""
-        return {
-            "source": self.source,
-            "state": self.state,
-            "since": format_known(self.since),
-            "sentence": self.whole_sentence,
-        }
+        return document_of(SourceStateDocument, self, sentence=self.whole_sentence)
 
 
 async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:

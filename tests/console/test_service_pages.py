@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -434,7 +434,7 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
         text = shown((await client.get("/golive")).text)
     assert (before["checks"], before["doctor"], done.status_code) == (None, [], 303)
     assert "run them first" in early
-    assert document["doctor"] == [each.document() for each in doctor]
+    assert document["doctor"] == [asdict(each) for each in doctor]
     for each in document["doctor"]:
         for piece in re.split(r"\d{4}-\d\d-\d\dT[\d:]+Z", each["sentence"]):  # shown in the zone
             assert " ".join(piece.split()) in text

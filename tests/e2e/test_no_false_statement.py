@@ -13,7 +13,7 @@ import random
 import re
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -235,7 +235,7 @@ async def check_search(driver: Driver, world: World) -> None:
         for text in (message.order, message.payment):
             found = await find_orders(driver.context, text, limit=10)
             said = " ".join(found.notes)
-            whole = json.dumps(found.document())
+            whole = json.dumps(asdict(found))
             if message.fate == "read":
                 assert message.order in [each["order"] for each in found.hits], whole
             elif message.fate == "no_order" and text == message.payment:

@@ -529,6 +529,7 @@ async def test_log_verify_compares_with_what_left(tmp_path: Path) -> None:
         said = f"The last that left: the checkpoint of {size} leaves, cosigned by {ONE} at"
         assert said in clean.sentence()
         left = clean.document()["left"]
+        assert left is not None
         assert (left["way"], left["leaves"]) == (ONE, size)
         for changes, why in (
             ("line = replace(line, 'A', 'B')", "is not signed by that witness"),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Collection
+from dataclasses import asdict
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -88,7 +89,7 @@ async def test_a_sound_store(driver: Driver) -> None:
     assert (await checked(driver)).problems == []  # what is due is behind, and known to be
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     assert (await checked(driver)).problems == []
-    json.dumps(report.document())
+    json.dumps(asdict(report))
 
 
 async def test_what_comes_while_a_deep_check_runs_is_no_problem(driver: Driver) -> None:

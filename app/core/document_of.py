@@ -1,0 +1,48 @@
+"""Builds a document from the attributes of a value.
+
+Leaves out: the types of documents, and their notes (`reconcile.documents`).
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+from reconcile.documents import INSTANT, MoneyDocument, parts_of
+from reconcile.instants import format_known
+from reconcile.money import to_json
+
+Document = TypeVar("Document")
+
+
+def document_of(kind: type[Document], value: object, **given: object) -> Document:
+    """Return a value's document of a type. A member that is not given comes from the value's
+    attribute of the same name: instants and money in their JSON form, and values as documents."""
+    forms = _forms(cast(Hashable, kind))
+    return cast(
+        Document,
+        {
+            name: given[name] if name in given else form(getattr(value, name))
+            for name, form in forms.items()
+        },
+    )
+
+
+@cache
+def _forms(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: _form(each) for name, each in hints.items()}
+
+
+def _form(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that brings an attribute into the JSON form of a member of this type."""
+    inner, *notes = parts_of(kind)
+    if INSTANT in notes:
+        return format_known
+    if inner is MoneyDocument:
+        return lambda money: None if money is None else to_json(money)
+    if is_typeddict(inner):
+        return lambda value: None if value is None else document_of(inner, value)
+    if get_origin(inner) is list:
+        each = _form(get_args(inner)[0])
+        return lambda values: [each(value) for value in values]
+    return lambda value: value
