@@ -2,6 +2,6 @@
 
 __all__ = (
     "application",
-    "health",
+    "probes",
     "routes",
 )

@@ -21,10 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.access.proposals import Proposals
 from app.api.evidence_routes import CaseRoutes, EvidenceRoutes
 from app.api.finance_routes import FinanceRoutes
-from app.api.health import Health
 from app.api.log_routes import LogRoutes
 from app.api.openapi import OPERATIONS, written_document
 from app.api.operations import routes_of
+from app.api.probes import Probes
 from app.api.proposal_routes import ProposalRoutes
 from app.api.published_log import PublishedLog
 from app.api.report_routes import ReportRoutes
@@ -107,7 +107,7 @@ def build_application(
     *,
     webhooks: Webhooks,
     checkouts: Checkouts,
-    health: Health,
+    probes: Probes,
     alarms: Callable[[], list[str]],
     proposals: Callable[[], Proposals],
     elsewhere: Elsewhere,
@@ -150,9 +150,9 @@ def build_application(
     application = _Application(
         routes=[
             *deliveries,
-            Route("/livez", health.livez),
-            Route("/readyz", health.readyz),
-            Route("/metrics", health.metrics),
+            Route("/livez", probes.livez),
+            Route("/readyz", probes.readyz),
+            Route("/metrics", probes.metrics),
             *(PublishedLog(context).routes() if settings.evidence.publish else ()),
             Route("/api/v1/openapi.json", openapi),
             *routes_of(api, served),

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import httpx2
 
 from app.api.application import build_application
-from app.api.health import Health
+from app.api.probes import Probes
 from app.api.routes import Checkouts
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient, client_of
@@ -191,7 +191,7 @@ class Service:
             context,
             webhooks=self.webhooks,
             checkouts=Checkouts(context, checkout),
-            health=Health(
+            probes=Probes(
                 context,
                 reasons=self.reasons,
                 metrics=metrics,

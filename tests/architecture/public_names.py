@@ -26,9 +26,9 @@ import typer
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
 from app.api.application import build_application
-from app.api.health import Health
 from app.api.openapi import OPERATIONS, api_document
 from app.api.operations import ApiRoute
+from app.api.probes import Probes
 from app.api.routes import Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
@@ -129,7 +129,7 @@ def routes() -> Iterator[str]:
         cast(Any, context),
         webhooks=object.__new__(webhooks.Webhooks),
         checkouts=object.__new__(Checkouts),
-        health=object.__new__(Health),
+        probes=object.__new__(Probes),
         alarms=list,
         proposals=cast(Any, None),
         elsewhere=cast(Any, lambda **limits: None),

@@ -43,7 +43,7 @@ def _moments(
     return gauges
 
 
-class Health:
+class Probes:
     """The endpoints /livez, /readyz and /metrics.
 
     reasons          returns the names of this process's tasks that are not working
