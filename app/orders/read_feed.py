@@ -11,9 +11,9 @@ from app.orders.published_store import Published, head_of, place_to_read_from
 from app.orders.shop_facts_store import ShopFacts, ShopFactsDocument, facts_of_orders
 from reconcile.documents import Count, InstantText, Keywords, OrderReference
 from reconcile.instants import format_instant
-from reconcile.ledger.documents import WindowDocument
 from reconcile.ledger.explain import window_document
 from reconcile.ledger.ledger import Outcome, PaymentWindow
+from reconcile.ledger.ledger_documents import WindowDocument
 
 __all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 

@@ -33,11 +33,11 @@ from app.receiving.unread_store import UnreadMessage, messages_with
 from reconcile.documents import Count, InstantText, NextText
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.correlate import made_by
-from reconcile.ledger.documents import PlainLedgerDocument, SummaryDocument, WindowDocument
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.ledger_documents import PlainLedgerDocument, SummaryDocument, WindowDocument
 from reconcile.ledger.plain import with_plain
 from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.ledger.unheard import (

@@ -9,7 +9,7 @@ from typing import Final
 from reconcile.canonical import fingerprint
 from reconcile.documents import FactDocument, FactsDocument, MoneyDocument
 from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
-from reconcile.ledger import documents
+from reconcile.ledger import ledger_documents
 from reconcile.ledger.correlate import Heard, cites_of
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.grouping import ALIKE, grouped, grouped_reasons, some
@@ -223,10 +223,10 @@ def withheld_text(reason: Reason) -> str:
     return f"Do not ship: {_reason(reason)}"
 
 
-def ledger_document(ledger: Ledger) -> documents.FoldedDocument:
+def ledger_document(ledger: Ledger) -> ledger_documents.FoldedDocument:
     """Return the ledger as JSON values. The last member, `fingerprint`, covers all but `as_of`."""
     placed = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)}
-    document: documents.FoldedDocument = {
+    document: ledger_documents.FoldedDocument = {
         "order": ledger.order,
         "as_of": format_instant(ledger.as_of),
         "outcome": ledger.outcome,
@@ -282,7 +282,7 @@ def ledger_document(ledger: Ledger) -> documents.FoldedDocument:
     return document
 
 
-def window_document(window: PaymentWindow) -> documents.WindowDocument:
+def window_document(window: PaymentWindow) -> ledger_documents.WindowDocument:
     """Return the ends of an order's slow payments as JSON values."""
     return {
         "expected_by": format_known(window.expected_by),
@@ -291,14 +291,14 @@ def window_document(window: PaymentWindow) -> documents.WindowDocument:
     }
 
 
-def _totals(ledger: Ledger) -> documents.TotalsDocument:
+def _totals(ledger: Ledger) -> ledger_documents.TotalsDocument:
     """Return the totals in the order's currency, with other currencies under `others`."""
     balances = {b.currency: b for b in ledger.balances}
     main = next(iter(ledger.balances), None)
     if ledger.expected is not None:
         currency = ledger.expected.currency
         main = balances.get(currency, Balance(currency=currency, captured=0, refunded=0))
-    totals: documents.TotalsDocument = {
+    totals: ledger_documents.TotalsDocument = {
         "expected": None if ledger.expected is None else to_json(ledger.expected),
         "captured": None,
         "refunded": None,
@@ -328,13 +328,13 @@ def _totals(ledger: Ledger) -> documents.TotalsDocument:
     return totals
 
 
-def _sides(balance: Balance) -> documents.BalanceDocument:
+def _sides(balance: Balance) -> ledger_documents.BalanceDocument:
     """Return captured and refunded of one currency, and reversed and lost if not zero."""
 
     def money(minor: int) -> MoneyDocument:
         return to_json(Money(minor=minor, currency=balance.currency))
 
-    sides: documents.BalanceDocument = {
+    sides: ledger_documents.BalanceDocument = {
         "captured": money(balance.captured),
         "refunded": money(balance.refunded),
     }
@@ -347,7 +347,7 @@ def _sides(balance: Balance) -> documents.BalanceDocument:
 
 def _timeline_row(
     heard: Heard, ledger: Ledger, attempt: str | None
-) -> documents.TimelineRowDocument:
+) -> ledger_documents.TimelineRowDocument:
     """Return one event of the timeline.
 
     attempt  the attempt that the event belongs to; None if it could belong to several
@@ -380,7 +380,7 @@ def _timeline_row(
     }
 
 
-def ledger_summary(ledger: Ledger) -> documents.SummaryDocument:
+def ledger_summary(ledger: Ledger) -> ledger_documents.SummaryDocument:
     """Return one row of a list: what happened, without evidence. `plain` is for a customer."""
     return {
         "order": ledger.order,

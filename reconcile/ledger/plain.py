@@ -15,14 +15,14 @@ from typing import Final
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
 from reconcile.ledger.attention import acceptance
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
-from reconcile.ledger.documents import (
+from reconcile.ledger.grouping import ALIKE, grouped
+from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
+from reconcile.ledger.ledger_documents import (
     FindingDocument,
     FoldedDocument,
     PlainDocument,
     PlainLedgerDocument,
 )
-from reconcile.ledger.grouping import ALIKE, grouped
-from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
 from reconcile.ledger.records import GAP_ACCEPTED, MAYBE_OTHERS, UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.ledger.vocabulary import FINDINGS, MANY, REASONS, FindingCode

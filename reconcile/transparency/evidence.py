@@ -9,11 +9,11 @@ from dataclasses import fields
 from typing import Any, Final, TypeVar, get_args
 
 from reconcile.instants import Instant, format_instant, parse_instant
-from reconcile.ledger.documents import FoldedDocument
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event, Standing
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
+from reconcile.ledger.ledger_documents import FoldedDocument
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import RECORD_KINDS, Record, Tender
 from reconcile.money import Money, from_major, to_json
