@@ -326,7 +326,7 @@ def currency(value: Any) -> Any:
     return value
 
 
-def mail_server(value: Any) -> Any:
+def mail_server_place(value: Any) -> Any:
     """Validate a host with an optional port, by default 587. Raise ValueError for other text."""
     if not isinstance(value, str):
         return value
@@ -422,7 +422,7 @@ TimeZone = Annotated[str, BeforeValidator(time_zone)]
 CallingCode = Annotated[str, BeforeValidator(calling_code)]
 Schedule = Annotated[str, BeforeValidator(schedule)]
 Currency = Annotated[str, BeforeValidator(currency)]
-MailServer = Annotated[str, BeforeValidator(mail_server)]
+MailServerPlace = Annotated[str, BeforeValidator(mail_server_place)]
 MailAddress = Annotated[str, BeforeValidator(mail_address)]
 MailAddresses = Annotated[tuple[str, ...], BeforeValidator(mail_addresses)]
 WitnessList = Annotated[tuple[str, ...], BeforeValidator(witnesses)]
@@ -535,7 +535,7 @@ class ReportsSettings(Section):
     currency: Currency | None = None
     rates: Path | None = None
     folder: Path | None = None
-    mail_server: MailServer | None = None
+    mail_server: MailServerPlace | None = None
     mail_user: str | None = None
     mail_password: SecretStr | None = None
     mail_password_file: Path | None = None
