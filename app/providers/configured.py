@@ -141,8 +141,8 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
                     raise ConfigurationError(
                         [
-                            "takes deliveries signed more than an hour before or after they come, "
-                            "so that an old one can be played again; write at most "
+                            "accepts deliveries signed more than an hour before or after they "
+                            "arrive, so an old one could be replayed; write at most "
                             f"{MAX_TOLERANCE_S} in [timestamp]"
                         ]
                     )
@@ -170,8 +170,8 @@ def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) ->
                 variable = f"TALLYHOOK_SOURCES__{name.upper()}__ADDRESS"
                 raise ConfigurationError(
                     [
-                        "must be left out: the provider signs the address, so that every "
-                        "delivery is kept with it; its signature protects the source"
+                        "must be left out: the provider signs the address, so every delivery is "
+                        "kept with its address, and the signature protects the source"
                     ]
                 )
             if source.signs_address and not settings.public_url:
@@ -246,8 +246,9 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
     if all(":" in each and each.isascii() for each in webhook_credentials(given) or [""]):
         return []
     return [
-        f"{variable}: nothing signs the payment method, so anyone could write it; set user name and"
-        ' password at the provider\'s webhook, and here as CREDENTIALS {"webhook": "user:password"}'
+        f"{variable}: nothing signs the payment method, so anyone could write it; set a user name "
+        'and password at the provider\'s webhook, and here as CREDENTIALS {"webhook": '
+        '"user:password"}'
     ]
 
 
@@ -263,8 +264,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
             continue
         if not profile.unconfirmed and not covers(asdict(profile), location):
             problems.append(
-                f"{variable}: {location} is not covered by the signature of profile"
-                f" {profile.name}, so that anyone could write it; name a member that is signed"
+                f"{variable}: {location} is not covered by the signature of profile "
+                f"{profile.name}, so anyone could write it; name a signed member"
             )
         elif profile.unconfirmed and profile.fetch_back is None:
             problems.append(
@@ -273,8 +274,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
             )
         elif profile.unconfirmed and not location.startswith(("json:", "root:")):
             problems.append(
-                f"{variable}: {location} is no member of the provider's answer, which alone counts;"
-                " name one such as json:metadata.shop"
+                f"{variable}: {location} is not a member of the provider's answer, and only the "
+                "answer counts; name one such as json:metadata.shop"
             )
     return problems
 

@@ -54,8 +54,8 @@ def _apart(profile: Profile) -> list[str]:
             "references."
         ]
     return [
-        "Several shops on one account: nothing that it sends by itself tells them apart. Use ONLY "
-        "with a member that you write yourself, or LINK_BY references."
+        "Several shops on one account: nothing that the provider sends by itself tells them "
+        "apart. Use ONLY with a member that you write yourself, or LINK_BY references."
     ]
 
 

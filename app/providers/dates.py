@@ -64,7 +64,7 @@ def _day_first(value: Any, name: str, zone: str) -> Instant:
         raise Unreadable(f"{name} is not a date-time such as 17/11/2021 3:48:10 PM")
     day, month, year, twelve, minute, second, half = match.groups()
     if not 1 <= int(twelve) <= 12:
-        raise Unreadable(f"{name} has an hour that no clock of twelve hours shows")
+        raise Unreadable(f"{name} has an hour that a twelve-hour clock does not have")
     hour = int(twelve) % 12 + (12 if half in "Pp" else 0)
     written = f"{year}-{month:0>2}-{day:0>2}T{hour:02}:{minute}:{second}{zone}"
     return _instant(written, name, "a real date-time")

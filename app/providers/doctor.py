@@ -161,9 +161,9 @@ def diagnose(
         if aged is not None:
             mistake = "clock_skew"
             sentence = (
-                f"The signature is right, and only the time is off: {aged.sentence} Compare the "
-                "clocks of both sides; a request that was kept and sent again is refused like "
-                "this too."
+                f"The signature is right, but the time is off: {aged.sentence} Compare the clocks "
+                "of both sides; a request that was kept and sent again later is refused in the "
+                "same way."
             )
         found.append(Diagnosis(mistake=mistake, sentence=sentence))
         break  # genuine as configured now: the other trials would only repeat that
@@ -184,7 +184,7 @@ def _is_form(request: Incoming) -> bool:
 
 
 _AS_CONFIGURED: Final = (
-    "As it is configured now, the request passes: have it judged again with `deliveries reverify`."
+    "The request passes as configured now: run `deliveries reverify` to judge it again."
 )
 _UNUSABLE: Final = Refusal("signature_mismatch", "The secret cannot be read like this.")
 
@@ -208,7 +208,7 @@ def _secrets(account: Account, others: Sequence[Account], request: Incoming) -> 
         yield _Trial(
             "secret_ended",
             "It was signed with a secret that had ended: have the provider sign with the newer "
-            "one, or move the older one's end and run `deliveries reverify`.",
+            "secret, or move the older secret's end and run `deliveries reverify`.",
             replace(account, ends={}),
             request,
         )
@@ -227,8 +227,8 @@ def _secrets(account: Account, others: Sequence[Account], request: Incoming) -> 
     if without:
         yield _Trial(
             "secret_beginning",
-            f"It was signed with the secret that begins with {WHSEC}, and here that is missing: "
-            "copy the whole of it.",
+            f"It was signed with the secret that begins with {WHSEC}, but that beginning is "
+            "missing here: copy the whole secret.",
             replace(account, secrets=[WHSEC + each for each in without], ends={}),
             request,
         )
@@ -241,7 +241,7 @@ def _encodings(account: Account, request: Incoming) -> Iterator[_Trial]:
             secret = replace(account.profile.secret, encoding=encoding)
             yield _Trial(
                 "secret_encoding",
-                f"The secret is to be read as {encoding}, and the profile reads it as "
+                f"The secret must be read as {encoding}, but the profile reads it as "
                 f"{configured}: change secret.encoding, or copy the secret again.",
                 replace(account, profile=replace(account.profile, secret=secret)),
                 request,
@@ -260,7 +260,7 @@ def _bodies(account: Account, request: Incoming) -> Iterator[_Trial]:
         if changed != body:
             yield _Trial(
                 "body_ends_differently",
-                f"The body was signed {how}: something on its way adds or takes line ends.",
+                f"The body was signed {how}: something on its way adds or removes line ends.",
                 account,
                 request._replace(body=changed),
             )
@@ -295,7 +295,7 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
         yield _Trial(
             "other_address",
             f"It was signed for {how}: a proxy changes the address on its way, or the provider "
-            "has another; TALLYHOOK_PUBLIC_URL and the address registered there must be the same.",
+            "has another: make TALLYHOOK_PUBLIC_URL and the address registered there the same.",
             account,
             request._replace(url=url),
         )

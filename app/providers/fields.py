@@ -321,7 +321,7 @@ def order_named(order: str, source: str, *, own: bool) -> str:
     """
     if not own:
         if is_own_order(order):
-            raise Unreadable("the order begins as those of a source with orders of its own")
+            raise Unreadable("the order begins like the orders of a source that has its own")
         return order
     if len(source) + len(order) + 2 > MAX_TEXT:
         raise Unreadable(f"the order is longer than {MAX_TEXT} characters with its source's name")

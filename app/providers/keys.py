@@ -39,8 +39,8 @@ def refuse_key_pair(secret: str) -> None:
             is_key = False
     if is_key:
         raise ValueError(
-            "is a public key, or its private half, where a secret is needed: whoever knows the"
-            " public key could sign with it; write the secret that only the provider and you have"
+            "is a public key or its private half, but a secret is needed: anyone who knows the "
+            "public key could sign with it; write the secret that only you and the provider have"
         )
 
 
@@ -110,8 +110,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
         if strict and secret.strip().startswith(beginning):
             meant = profile.setup.secret or "the secret that its webhooks are signed with"
             raise ValueError(
-                f"begins with {beginning}, as no signing secret of this provider does: it is "
-                f"another of its credentials; write {meant}"
+                f"begins with {beginning}, but no signing secret of this provider does: it is a "
+                f"different credential; write {meant}"
             )
     try:
         value = SECRET_ENCODINGS[encoding](secret)

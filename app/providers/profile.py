@@ -223,19 +223,19 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
     kinds = [kind for kind in ("session", "payment") if getattr(profile.event, kind)]
     if not kinds:
         return (
-            "know that no event names an order, a session or a payment: none can be led to an order"
+            "note that events name no order, session or payment, so none can be matched to an order"
         )
     unstated = profile.fetch_back is not None and not profile.fetch_back.amount
     amount = {"session": ', "amount": …, "currency": …'} if unstated else {}
     return (
-        f"name the {' or the '.join(kinds)} of each order, for no event names the order: "
+        f"name the {' or the '.join(kinds)} of each order, because no event names the order: use "
         "PUT /api/v1/orders/REF with "
         + " or ".join(
             f'{{"references": [{{"source": …, "{kind}": …{amount.get(kind, "")}}}]}}'
             for kind in kinds
         )
         + ", or those columns in an order book; sessions that are opened here are known"
-        + ("; the provider's answer states no amount: name it" if unstated else "")
+        + ("; state the amount too, because the provider's answer has none" if unstated else "")
     )
 
 
@@ -263,6 +263,6 @@ def check_profile(name_or_path: str) -> list[str]:
 def _must_exist(name_or_path: str) -> None:
     if name_or_path not in shipped_profiles() and not Path(name_or_path).exists():
         raise NotFoundError(
-            f"there is no file {name_or_path!r}, nor a shipped profile of that name; "
-            "`tallyhook profiles list` shows those that are shipped"
+            f"there is no file {name_or_path!r}, and no shipped profile of that name; `tallyhook "
+            "profiles list` shows those that are shipped"
         )

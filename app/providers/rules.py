@@ -116,7 +116,7 @@ def mac(value: Any) -> str:
     """Return a scheme's name: one of SCHEMES, `none`, or `named:` with a module of `named/`."""
     if type(value) is str and value.startswith("named:"):
         if kit.named_scheme(value) is None:
-            raise ValueError(f"must be named: and one of {', '.join(kit.names_of('SCHEME'))}")
+            raise ValueError(f"must be named: plus one of {', '.join(kit.names_of('SCHEME'))}")
         return value
     return one_of((*schemes.SCHEMES, schemes.UNSIGNED, "named:NAME"))(value)
 
@@ -178,14 +178,14 @@ def claims(pair: tuple[str, Any]) -> str:
     """Return the claim for a provider's word, which may end in `*`."""
     word, meaning = pair
     if "*" in word[:-1]:
-        raise ValueError("may have a * at its end only")
+        raise ValueError("may have a * only at its end")
     return one_of(CLAIM_KINDS)(meaning)
 
 
 def kinds(value: Any) -> str:
     """Return a kind of events. A `*` at its end matches all kinds that begin like it."""
     if "*" in words(value)[:-1]:
-        raise ValueError("may have a * at its end only")
+        raise ValueError("may have a * only at its end")
     return str(value)
 
 

@@ -225,9 +225,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
     needed field."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
-        yield TomlMistake(
-            "fetch_back", 'belongs with confirm = "fetch_back", and with nothing else'
-        )
+        yield TomlMistake("fetch_back", 'must be given if confirm = "fetch_back", and only then')
     if rule is None:
         return
     for key in ("url", "sandbox_url", "token_url", "sandbox_token_url"):
@@ -247,16 +245,16 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
     # The request for an access token may contain the credentials in its body.
     in_body = rule["auth"] == "oauth" and "{credential:" in rule["token_body"]
     if not in_body and (rule["credential"] is None) != (rule["auth"] == "none"):
-        yield TomlMistake("fetch_back.credential", "belongs with every auth but none")
+        yield TomlMistake("fetch_back.credential", "must be given with every auth except none")
     if (rule["token_url"] is None) != (rule["auth"] != "oauth"):
-        yield TomlMistake("fetch_back.token_url", "belongs with auth oauth, and with nothing else")
+        yield TomlMistake("fetch_back.token_url", "must be given if auth is oauth, and only then")
     if rule["dated_as_event"] and (rule["occurred_at"] or not values["event"]["occurred_at"]):
         yield TomlMistake(
             "fetch_back.dated_as_event", "needs event.occurred_at, and no fetch_back.occurred_at"
         )
     if values["signature"]["mac"] == schemes.UNSIGNED and values["event"]["items"]:
         yield TomlMistake(
-            "event.items", "means many questions for one request that anyone can send"
+            "event.items", "must be left out, or one request by anyone would cause many questions"
         )
     for key in ("order", "session"):
         # If every question contains this reference, the answer is about no other.
@@ -266,7 +264,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
         if values["event"][key] and not known:
             yield TomlMistake(
                 f"fetch_back.{key}",
-                f"is missing: anyone could write another {key} beside a true payment",
+                f"is missing: anyone could write another {key} beside a genuine payment",
             )
     priced = ("amount", "refund", "refunded_total", "states_refunded", "states_charged_back")
     for key in priced:
@@ -318,13 +316,15 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
         if claims.get(word) != "pending":
             yield TomlMistake("slow.claims", f"names {word!r}, which no claim maps to pending")
     if slow["claims"] and not any(days for _, days in slow["windows"]):
-        yield TomlMistake("slow.windows", "is missing: how many business days a payment may take")
+        yield TomlMistake(
+            "slow.windows", "is missing: give the business days that a payment may take"
+        )
     if bool(slow["expires"]) != bool(slow["vouchers"]):
-        yield TomlMistake("slow.vouchers", "belongs with slow.expires, and with nothing else")
+        yield TomlMistake("slow.vouchers", "must be given with slow.expires, and only then")
     known = dict((*slow["windows"], *slow["vouchers"]))
     for method, _ in slow["revocable"]:
         if not known.get(method):
-            yield TomlMistake(f"slow.revocable.{method}", "is no slow method of this profile")
+            yield TomlMistake(f"slow.revocable.{method}", "is not a slow method of this profile")
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
@@ -338,7 +338,9 @@ def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
     for name, _ in setup["credentials"]:
         if name not in known:
             has = f"asks with {', '.join(sorted(known))}" if known else "asks with none"
-            yield TomlMistake(f"setup.credentials.{name}", f"is no credential: the profile {has}")
+            yield TomlMistake(
+                f"setup.credentials.{name}", f"is not a credential: the profile {has}"
+            )
 
 
 # --- the rules of the other sections, and the defaults that depend on other keys ------------------
@@ -380,7 +382,7 @@ def _scheme_has_its_keys(values: Values) -> Iterable[TomlMistake]:
     mac = signature["mac"]
     scheme = schemes.SCHEMES.get(mac)
     if signature["options"] and kit.named_scheme(mac) is None:
-        yield TomlMistake("signature.options", "means something with mac named:NAME only")
+        yield TomlMistake("signature.options", "has an effect only with mac named:NAME")
     if scheme is None or mac == "basic":
         return
     if signature["where"] is None:
@@ -408,18 +410,18 @@ def _key_says_whose_it_is(values: Values) -> Iterable[TomlMistake]:
     if key is None and values["signature"]["mac"] != schemes.UNSIGNED:
         yield TomlMistake(
             "signature.key",
-            "is missing: say merchant where the provider made this key for your account alone, "
-            "provider where all of its merchants share it",
+            "is missing: write merchant if the provider made this key only for your account, "
+            "provider if all its merchants share it",
         )
     elif key == "provider" and not any(stated):
         yield TomlMistake(
             "account",
-            "is missing: under the provider's key any other merchant's event is genuine too; say "
-            '[account] where = the signed member that names the account, or confirm = "fetch_back",'
-            " or [account] undocumented = true, and then no event counts by itself",
+            "is missing: under the provider's key any other merchant's event is genuine too; "
+            "write [account] where = the signed member that names the account, or confirm = "
+            '"fetch_back", or [account] undocumented = true, and then no event counts by itself',
         )
     if account["undocumented"] and (account["where"] or values["confirm"]):
-        yield TomlMistake("account.undocumented", "is instead of account.where and confirm")
+        yield TomlMistake("account.undocumented", "cannot go with account.where or confirm")
 
 
 def _account_is_signed(values: Values) -> Iterable[TomlMistake]:
@@ -547,9 +549,7 @@ def _environments_differ(values: Values) -> Iterable[TomlMistake]:
 def _answer_is_one_thing(values: Values) -> Iterable[TomlMistake]:
     answer = values["acknowledgement"]
     if answer["body"] is not None and answer["fields"]:
-        yield TomlMistake(
-            "acknowledgement.fields", "is instead of acknowledgement.body, not beside it"
-        )
+        yield TomlMistake("acknowledgement.fields", "cannot be combined with acknowledgement.body")
 
 
 def _what_counts_is_signed(values: Values) -> Iterable[TomlMistake]:
@@ -560,8 +560,8 @@ def _what_counts_is_signed(values: Values) -> Iterable[TomlMistake]:
     if unsigned:
         yield TomlMistake(
             _what_covers(values),
-            f"does not cover {', '.join(unsigned)}, which anyone could then write: "
-            'say confirm = "fetch_back", or verifies_only = true',
+            f"does not cover {', '.join(unsigned)}, which anyone could then write: set confirm = "
+            '"fetch_back", or verifies_only = true',
         )
 
 
@@ -572,9 +572,9 @@ def _joins_are_separable(values: Values) -> Iterable[TomlMistake]:
     if join is not None:
         yield TomlMistake(
             "signature.signed",
-            f"joins {join} with nothing between, so that who has seen one request can move "
-            "characters from one to the other, and the signature still holds: say "
-            'confirm = "fetch_back", or verifies_only = true',
+            f"joins {join} with nothing between them, so anyone who has seen one request could "
+            "move characters from one to the other without breaking the signature: set confirm = "
+            '"fetch_back", or verifies_only = true',
         )
 
 

@@ -350,7 +350,7 @@ class Source:
         if the profile signs in the body or the address: use `signed` then."""
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
-            raise ConfigurationError(["this profile's signature stands in the body or the address"])
+            raise ConfigurationError(["this profile's signature is in the body or the address"])
         return signed.headers
 
     def signed(

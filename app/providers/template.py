@@ -18,7 +18,7 @@ from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_
 
 Filter = Callable[[bytes], bytes]
 
-ELSE: Final = "else write a SCHEME in app/providers/named"
+ELSE: Final = "otherwise write a SCHEME in app/providers/named"
 """Advice where this language has no word for what a provider signs."""
 
 
@@ -163,7 +163,7 @@ def _query(name: str) -> Piece:
 
 
 _BOTH: Final = Refusal(
-    "signature_mismatch", "A GET came with a body, and its signature covers the query alone."
+    "signature_mismatch", "A GET came with a body, but its signature covers only the query."
 )
 
 

@@ -183,7 +183,7 @@ def _malformed_sentence(rule: SignatureRule) -> str:
 def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
     secrets = "the secret" if keys == 1 else f"any of the {keys} secrets"
     if rule.signed is None:
-        return f"What stands in {rule.where} is not {secrets}."
+        return f"The value in {rule.where} is not {secrets}."
     return (
         f"No signature in {rule.where} was made with {secrets} over {rule.signed}: "
         "the secret differs, or the request was changed on its way."

@@ -121,7 +121,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
             "SOURCES__SHOP__PROFILE": "stripe",
             "SOURCES__SHOP__SECRETS": "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
         },
-        "SHOP__SECRETS: source shop: secret 1 of 1 is a public key, or its private half",
+        "SHOP__SECRETS: source shop: secret 1 of 1 is a public key or its private half",
     ),
     "a path for a secret": (
         lambda at: {"SOURCES__SHOP__SECRETS": write(at / "secrets-of-the-shop", SECRET)},
@@ -231,11 +231,11 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "a profile that verifies nothing": (
         lambda at: unsigned(at / "own.toml"),
-        'say confirm = "fetch_back"',
+        'set confirm = "fetch_back"',
     ),
     "a profile that takes old deliveries": (
         lambda at: profile(at / "own.toml", "past_s = 300", "past_s = 604800"),
-        "SHOP__PROFILE: takes deliveries signed more than an hour",
+        "SHOP__PROFILE: accepts deliveries signed more than an hour",
     ),
     "books kept for nobody knows how long": (
         {"RETENTION_ACCOUNTS_DAYS": ""},

@@ -146,7 +146,7 @@ def test_the_shops_own_secret_is_no_sources() -> None:
         ("adyen", "metadata.shop", "not covered by the signature"),
         ("adyen", "merchantAccountCode", ""),
         ("mollie_classic", "metadata.shop", ""),
-        ("mollie_classic", "form:shop", "no member of the provider's answer"),
+        ("mollie_classic", "form:shop", "not a member of the provider's answer"),
         ("wise", "data.shop", "its provider is not asked"),
     ],
 )

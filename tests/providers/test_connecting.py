@@ -36,7 +36,7 @@ BARE = '[signature]\nmac = "hmac-sha256"\nkey = "merchant"\nwhere = "header:x-si
         ("secret = true", "setup.secret: must be a text that is not blank"),
         ('page = "Webhooks"', "setup.page: there is no such key; there are where, secret"),
         ('credentials = {"API KEY" = "it"}', 'setup.credentials."API KEY": is not a credential'),
-        ('credentials = {key = "it"}', "setup.credentials.key: is no credential: the profile asks"),
+        ('credentials = {key = "it"}', "setup.credentials.key: is not a credential: the"),
     ],
 )
 def test_a_mistake_in_setup_is_reported_with_file_line_and_key(line: str, said: str) -> None:

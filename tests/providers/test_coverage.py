@@ -207,11 +207,11 @@ def test_basic_authentication_compares_user_and_password(tmp_path: Path) -> None
         ),
         ({"url": "https://api.example/{secret}"}, "fetch_back.url: has an unknown reference"),
         ({"auth": "magic"}, "fetch_back.auth: must be none, bearer"),
-        ({"auth": "bearer"}, "fetch_back.credential: belongs with every auth but none"),
-        ({"auth": "oauth", "credential": "c"}, "fetch_back.token_url: belongs with auth oauth"),
+        ({"auth": "bearer"}, "fetch_back.credential: must be given with every auth except none"),
+        ({"auth": "oauth", "credential": "c"}, "fetch_back.token_url: must be given if auth"),
         (
             {"auth": "oauth", "token_url": "https://api.example/token"},
-            "fetch_back.credential: belongs with every auth but none",
+            "fetch_back.credential: must be given with every auth except none",
         ),
         ({"amount": "json:a"}, "fetch_back.currency: is missing"),
         ({"body": "{}"}, "fetch_back.body: means nothing with method GET"),
@@ -225,5 +225,5 @@ def test_a_fetch_back_asks_a_fixed_host_only(
 
 
 def test_confirm_and_its_section_belong_together(tmp_path: Path) -> None:
-    assert "fetch_back: belongs with confirm" in problem_of(tmp_path, **FETCH)
-    assert "fetch_back: belongs with confirm" in problem_of(tmp_path, TOP)
+    assert "fetch_back: must be given if confirm" in problem_of(tmp_path, **FETCH)
+    assert "fetch_back: must be given if confirm" in problem_of(tmp_path, TOP)

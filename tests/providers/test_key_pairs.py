@@ -60,7 +60,7 @@ BOTH = ["standard_webhooks", "svix"]
 BY_CODE = sorted(n for n, mac in MACS.items() if named_scheme(mac) and not takes_keys(mac))
 """Profiles with a scheme in code that takes a shared secret."""
 
-NO_SECRET = "is a public key, or its private half, where a secret is needed"
+NO_SECRET = "is a public key or its private half, but a secret is needed"
 
 
 def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -> str:

@@ -183,7 +183,7 @@ def test_an_empty_file_is_reported_with_every_required_key(tmp_path: Path) -> No
         ("signature", {"format": "kv", "label": "v1"}, "signature.separator: is missing"),
         ("signature", {"label": "v1"}, "signature.label: means nothing with format plain"),
         ("signature", {"mac": ["hmac-sha256"]}, "signature.mac: must be one of hmac-md5"),
-        ("signature", {"mac": "named:slack"}, "must be named: and one of braintree"),
+        ("signature", {"mac": "named:slack"}, "must be named: plus one of braintree"),
         ("event", {"lists": ["x"]}, "event.lists: there is no such key; there are "),
         ("signature", {"encoding": "base32"}, "signature.encoding: must be one of hex, base64"),
         ("timestamp", {"where": "header:x-time"}, "must cover {ts}"),

@@ -206,9 +206,9 @@ def test_a_section_that_is_whole_loads(tmp_path: Path) -> None:
         ({}, {"windows": {"card": 0}}, "slow.windows: is missing"),
         ({}, {"windows": {"sepa": 41}}, "must be a whole number from 0 to 40"),
         ({}, {"windows": {"a b": 1}}, "is not a method's name"),
-        ({"expires": "json:expiry"}, {}, "belongs with slow.expires"),
-        ({}, {"vouchers": {"oxxo": 5}}, "belongs with slow.expires"),
-        ({}, {"revocable": {"card": 5}}, "is no slow method of this profile"),
+        ({"expires": "json:expiry"}, {}, "must be given with slow.expires"),
+        ({}, {"vouchers": {"oxxo": 5}}, "must be given with slow.expires"),
+        ({}, {"revocable": {"card": 5}}, "is not a slow method of this profile"),
         ({"method": "header:x-method"}, {}, "slow.method"),
     ],
 )

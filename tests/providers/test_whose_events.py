@@ -82,7 +82,7 @@ def test_a_shared_key_must_say_how_accounts_are_kept_apart(tmp_path: Path) -> No
     assert load(tmp_path, 'confirm = "fetch_back"\n', signature=shared, **FETCH).unconfirmed
     assert load(tmp_path, signature=shared, account={"undocumented": True}).unconfirmed
     both = {"where": "json:merchant", "undocumented": True}
-    assert "is instead of account.where" in problem_of(tmp_path, signature=shared, account=both)
+    assert "cannot go with account.where" in problem_of(tmp_path, signature=shared, account=both)
 
 
 def test_a_public_key_has_no_default_owner(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_sources_own_orders_are_named_after_it() -> None:
     shared = Source(name="web", profile=CHECKOUT, secrets=[SECRET])
     assert only(own, body_of()).order == "@till:ORD-1042"
     said = body_of(data__order__reference="@till:ORD-1042")
-    with pytest.raises(Unreadable, match="orders of its own"):
+    with pytest.raises(Unreadable, match="like the orders of a source"):
         only(shared, said)
     other = Source(name="other", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
     assert only(other, said).order == "@other:@till:ORD-1042"

@@ -71,11 +71,11 @@ _PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
 
 
 _MISSING = Refusal(
-    "signature_missing", "The body is no form with one bt_signature and one bt_payload."
+    "signature_missing", "The body is not a form with one bt_signature and one bt_payload."
 )
 _MALFORMED = kit.mismatch("The field bt_payload holds characters that base64 does not have.")
 _UNKNOWN_KEY = kit.mismatch(
-    "No pair in bt_signature is of a configured public key: add the public key with its private "
+    "No pair in bt_signature names a configured public key: add the public key with its private "
     "key to the named secrets."
 )
 _OTHER_SIGNATURE = kit.mismatch(
@@ -115,7 +115,7 @@ class Braintree(kit.NamedVerifier):
         """Return the notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
         fields = _fields(request.body)
         if fields is None:
-            raise Unreadable("the body is no form with a bt_payload")
+            raise Unreadable("the body is not a form with a bt_payload")
         try:
             document = kit.from_base64(fields[1].replace("\n", "").encode())
         except ValueError:

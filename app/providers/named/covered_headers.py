@@ -55,7 +55,7 @@ class CoveredHeaders(kit.NamedVerifier):
             f"The signature does not cover every one of the headers: {', '.join(required)}."
         )
         self._ambiguous = kit.mismatch(
-            f"A header that {header} says it covers is missing or came more than once."
+            f"A header that {header} lists is missing or came more than once."
         )
         self._mismatch = kit.mismatch(
             f"No v1 in {header} was made with a configured secret: the secret differs, or the "

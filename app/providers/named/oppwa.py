@@ -29,7 +29,7 @@ _WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*'
 
 _MALFORMED = kit.mismatch(
     f"The initialization vector is not {IV_BYTES} bytes of hex, the tag is not {TAG_BYTES}, or "
-    "the body is no hex."
+    "the body is not hex."
 )
 _MISMATCH = kit.mismatch(
     "No configured key decrypts the body under its tag: the key differs, or the request was "

@@ -27,14 +27,14 @@ ALGORITHM: Final = "ES256"
 _BODY_DIGEST: Final = "request_body_sha256"
 
 
-_MALFORMED = kit.mismatch(f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}.")
+_MALFORMED = kit.mismatch(f"The header plaid-verification holds no JSON Web Token in {ALGORITHM}.")
 _UNKNOWN_KEY = kit.mismatch(
     "The token's key id is not configured: ask Plaid's /webhook_verification_key/get for that id "
     "and add the JWK to the named secrets under it."
 )
 _EXPIRED_KEY = kit.mismatch("The token's key had expired, by its own expired_at.")
 _OTHER_SIGNATURE = kit.mismatch("The token was not signed with the key that it names.")
-_OTHER_BODY = kit.mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
+_OTHER_BODY = kit.mismatch(f"The body's SHA-256 does not match the token's {_BODY_DIGEST}.")
 
 
 class JsonWebKey(NamedTuple):

@@ -84,7 +84,7 @@ def signature_base(
         line = str(component)
         name = component.value
         if type(name) is not str or name != name.lower() or name == "@signature-params":
-            raise ValueError("a component has no name that may be covered")
+            raise ValueError("a component has a name that cannot be covered")
         if line in lines:
             raise ValueError("a component is covered twice")
         try:
@@ -169,15 +169,15 @@ Keys = Mapping[str, Key]
 
 
 _MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
-_MALFORMED = mismatch(f"{SIGNATURE_INPUT} or {SIGNATURE} is no dictionary of RFC 9651.")
+_MALFORMED = mismatch(f"{SIGNATURE_INPUT} or {SIGNATURE} is not a dictionary of RFC 9651.")
 _TOO_MANY = mismatch(
     f"It has more than {MAX_LABELS} signatures, or more than {MAX_COMPONENTS} components in them."
 )
 _UNKNOWN_KEY = mismatch(
     "No signature names a configured key: add the key to the named secrets under its keyid."
 )
-_OTHER_ALGORITHM = mismatch("The signature's alg is none that its key may be used with.")
-_OTHER_TAG = mismatch("The signature's tag is not that of signature.options.tag.")
+_OTHER_ALGORITHM = mismatch("The signature's key may not be used with its alg.")
+_OTHER_TAG = mismatch("The signature's tag is not the one in signature.options.tag.")
 _NO_BASE = mismatch(
     "A component that the signature covers is unknown, absent, repeated or not plain ASCII."
 )
@@ -185,7 +185,7 @@ _OTHER_SIGNATURE = mismatch(
     "The signature was not made with the key it names over the components it covers: the public "
     "URL differs, or the request was changed on its way."
 )
-_OTHER_BODY = mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or of no known kind.")
+_OTHER_BODY = mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or its kind is unknown.")
 _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.")
 
 
@@ -300,7 +300,7 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
     age = setup.age("The signature's created")
     for name in algorithms:
         if name not in (*SCHEMES, HMAC):
-            setup.problem(f"signature.options.algorithms has {name!r}, which RFC 9421 has not")
+            setup.problem(f"signature.options.algorithms has {name!r}, which RFC 9421 lacks")
     written = setup.text("ecdsa", "raw")
     if written not in (*ECDSA, EITHER):
         setup.problem(f"signature.options.ecdsa must be raw, der or {EITHER}")
@@ -318,7 +318,7 @@ def _read_key(secret: str, *, algorithms: tuple[str, ...], ecdsa: str) -> Keys:
     keys = _shared_key(secret) if secret.startswith(SHARED) else _public_key(secret, ecdsa)
     allowed = {name: key for name, key in keys.items() if name in algorithms}
     if not allowed:
-        raise ValueError("is a key for none of signature.options.algorithms")
+        raise ValueError("fits none of the algorithms in signature.options.algorithms")
     return allowed
 
 

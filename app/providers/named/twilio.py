@@ -29,18 +29,18 @@ _URL = re.compile(r"(https?)://([^/?#]*?)(:[0-9]+)?([/?#].*)?", re.DOTALL)
 _PORTS = {"http": ":80", "https": ":443"}
 
 
-_MALFORMED = kit.mismatch("What stands in x-twilio-signature is not a base64 signature.")
+_MALFORMED = kit.mismatch("The header x-twilio-signature does not hold a base64 signature.")
 _NO_KEY = kit.mismatch(
     "The request is signed with a shared key, or an algorithm, for which no secret is configured: "
     "add the key by its id to the named secrets, or the auth token to the listed ones."
 )
 _NOT_COVERED = kit.mismatch(
-    f"The body is no form and the URL has no {BODY_DIGEST}, so nothing in the signature covers it."
+    f"The body is not a form and the URL has no {BODY_DIGEST}, so the signature covers no body."
 )
 _OTHER_BODY = kit.mismatch(f"The body's SHA-256 is not the {BODY_DIGEST} of the signed URL.")
 _OTHER_SIGNATURE = kit.mismatch(
-    "No configured secret gives the signature over this URL and these form fields: the secret or "
-    "the public URL differs, or the request was changed on its way."
+    "No configured secret produces the signature over this URL and these form fields: the secret "
+    "or the public URL differs, or the request was changed on its way."
 )
 
 

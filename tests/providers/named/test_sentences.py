@@ -51,7 +51,7 @@ def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming
         ("paypal", replaced("paypal-cert-url", b"api.", b"api.example."), "no https address"),
         ("paypal", replaced("paypal-auth-algo", b"256", b"1"), "is not SHA256withRSA"),
         ("rfc9421 ed25519", replaced("signature-input", b"key-1", b"key-2"), "add the key"),
-        ("rfc9421 ed25519", replaced("signature-input", b"ed25519", b"hmac-sha256"), "alg is none"),
+        ("rfc9421 ed25519", replaced("signature-input", b"ed25519", b"hmac-sha256"), "its alg"),
         (
             "rfc9421 ed25519",
             replaced("signature-input", b'("content-digest")', b"()"),
@@ -74,8 +74,8 @@ def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming
         ),
         ("covered_headers", replaced("x-hook0-signature", b"h=", b"h=absent "), "is missing"),
         ("covered_headers", replaced("x-hook0-signature", b"x-event-id", b""), "does not cover"),
-        ("plaid", lambda r: r._replace(body=b"{}"), "is not the token's request_body_sha256"),
-        ("oppwa", lambda r: r._replace(body=b"xyz"), "no hex"),
+        ("plaid", lambda r: r._replace(body=b"{}"), "token's request_body_sha256"),
+        ("oppwa", lambda r: r._replace(body=b"xyz"), "not hex"),
         ("braintree", lambda r: r._replace(body=b"bt_payload=AA"), "one bt_signature"),
     ],
 )
