@@ -212,23 +212,23 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (
-            f"{name} is {_WORDS[media]}, and its name says {_WORDS[by_name]}: attach the intended "
-            f"file, or correct the ending of this one's name"
+            f"{name} is {_WORDS[media]}, but its name says {_WORDS[by_name]}: attach the intended "
+            "file, or correct the ending of this file's name"
         )
     sizes = _JPEG_SIZE.findall(content) if media == _JPEG else []
     if media == _PNG and content[12:16] == b"IHDR":  # must be the first chunk of a PNG (11.2.1)
         sizes = [(content[16:20], content[20:24])]
     if any(int.from_bytes(a) * int.from_bytes(b) > MAX_PIXELS for a, b in sizes):
         return (
-            f"{name} has more than {MAX_PIXELS:,} pixels: make it smaller, such as by a screenshot "
-            "of it, and attach that"
+            f"{name} has more than {MAX_PIXELS:,} pixels: make it smaller, for example with a "
+            "screenshot, and attach that"
         )
     looked_at = content[-PDF_END_BYTES:] if media == _PDF else content
     if all(mark in looked_at for mark in _WHOLE.get(media, ())):
         return None
     return (
-        f"{name} begins as {_WORDS[media]} does and does not end as one: it was cut off or is "
-        "damaged. Fetch it again or print it to a PDF anew, see that it opens, and attach that"
+        f"{name} begins as {_WORDS[media]} does but does not end as one: it was cut off or is "
+        "damaged. Download it again or print it to a new PDF, check that it opens, and attach that"
     )
 
 
@@ -362,7 +362,7 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
-            f"there is no attachment {name!r}: `tallyhook evidence attachments` lists an order's"
+            f"there is no attachment {name!r}: `tallyhook evidence attachments` lists them"
         )
     if found.gone_at is not None:
         raise UsageError(
@@ -418,8 +418,8 @@ async def attachment_bytes(
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
-            f"the bytes of {record.attachment_id} are not those that were attached: "
-            "`tallyhook db check` says what is wrong with the store"
+            f"the bytes of {record.attachment_id} differ from the attached ones: run `tallyhook "
+            "db check` to see what is wrong with the store"
         )
     return body
 

@@ -319,7 +319,7 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
     if size > verify.MAX_BYTES * 0.9 or len(members) > verify.MAX_MEMBERS - 2:
         raise UsageError(
             f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
-            "checked in one piece: name an earlier --as-of, or leave personal data out"
+            "checked at once: give an earlier --as-of, or leave personal data out"
         )
     comment = f"evidence of an order as of {instants.format_instant(dossier.as_of)}"
     signature = keys.minisign_signature(key, manifest, comment=comment, about=ABOUT)
@@ -446,8 +446,8 @@ async def _permitted_of(
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
         raise UsageError(
-            f"{restriction.sentence} A full bundle of it is for who may erase ({error}): take a "
-            "redacted one, without a reason"
+            f"{restriction.sentence} Only people who may erase can take its full bundle "
+            f"({error}): take a redacted one, without a reason"
         ) from None
 
 
@@ -488,8 +488,8 @@ async def _sealed_dossier(
     late = [name for name in dossier.sealed.unsealed if came[name] < sealed_by]
     if late:
         raise UsageError(
-            f"{counted(len(late), 'part')} of it should have been sealed and is not yet: try again "
-            "in a minute; `tallyhook log verify` says whether something is wrong with the log"
+            f"{counted(len(late), 'part')} of the evidence should have been sealed by now: try "
+            "again in a minute; `tallyhook log verify` shows whether the log is damaged"
         )
     return dossier
 

@@ -163,7 +163,7 @@ WORDS: Final[Mapping[str, str]] = {
     "session_unknown": "The payment service gave no answer",
     "reference_named": "The shop named what it was paid by",
     "payment_assigned": "A person assigned a payment to the order",
-    "payment_dismissed": "A person said that a payment is of no order",
+    "payment_dismissed": "A person said that a payment belongs to no order",
     "held": "The order was held back",
     "released": "The order was released",
     "finding_accepted": "A person accepted what was found",
@@ -235,7 +235,7 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Bl
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
     """Return when each event happened and arrived. Also return the messages about the order that
     could not be read as events."""
-    heard, none = ledger.case.heard, "The payment service has said nothing of this order."
+    heard, none = ledger.case.heard, "The payment service has said nothing about this order."
     if unheard.messages:
         none = "No message about this order could be read."
     elif unheard.refusing or unheard.not_kept:
@@ -298,20 +298,20 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
     """Return how deliveries were verified and stored, and how that is proved."""
     unread = len(facts.unheard.messages)
-    arrived: list[letters.Phrases] = ["No request of the payment service about this order arrived."]
+    arrived: list[letters.Phrases] = ["No request from the payment service on this order arrived."]
     if facts.arrivals:
         came = [each.received_at for each in facts.history.as_stored().deliveries]
         arrived = _arrivals(facts.arrivals, came, times)
     elif unread:
         requests = counted(unread, "request")
-        arrived = [f"{requests} of the payment service arrived and cannot be read."]
+        arrived = [f"{requests} from the payment service arrived but cannot be read."]
     elif facts.unheard.gaps:
-        arrived = ["What arrived of the payment service may be lost: see When we knew."]
+        arrived = ["Requests from the payment service may be lost: see When we knew."]
     elif facts.unheard.may_lack:
         arrived = [
             "What arrived was refused: nothing proves that it came from the payment service."
         ]
-    sealed: letters.Phrases = "What is here was not sealed in the shop's log yet."
+    sealed: letters.Phrases = "What is here is not sealed in the shop's log yet."
     if facts.checkpoint:
         origin, size, head = facts.checkpoint.split("\n")[:3]
         late = f" {facts.unsealed} of the newest are not sealed yet." if facts.unsealed else ""
@@ -320,9 +320,9 @@ def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
         led += f"head of {counted(int(size), 'entry', 'entries')}, "
         sealed = (letters.Phrase(led), letters.Phrase(head, "code"), letters.Phrase(f".{late}"))
     verified = (
-        letters.Phrase("The conclusion follows from what is here alone: "),
+        letters.Phrase("The conclusion follows only from what is here: "),
         letters.Phrase("tallyhook evidence verify", "code"),
-        letters.Phrase(" draws it again from history.json, and compares it with ledger.json."),
+        letters.Phrase(" derives it again from history.json, and compares it with ledger.json."),
     )
     signed = "manifest.json states the digest of every file, this one too, and is signed with the "
     listed = [*arrived, sealed, verified, f"{signed}key {facts.key}."]
@@ -381,8 +381,8 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
     ]
     if unheard.not_kept:
         said.append(
-            f"{unheard.not_kept:,} requests that nobody signs were not kept in this order's time: "
-            "genuine ones may be among them, and anyone can send these."
+            f"{unheard.not_kept:,} unsigned requests were not kept in this order's time: anyone "
+            "can send these, but genuine ones may be among them."
         )
     said += [
         f"What came between {times.at(each.since)} and {times.at(each.until)} may be lost: the "
@@ -397,7 +397,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
                 "them, and anyone can send these."
             )
         if source.last_read_at is None:
-            said.append(f"{source.source} has delivered nothing yet that was read.")
+            said.append(f"{source.source} has delivered nothing readable yet.")
         else:
             at = times.at(source.last_read_at)
             said.append(f"{source.source} last delivered a message that was read at {at}.")

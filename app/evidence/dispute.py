@@ -187,7 +187,7 @@ def deadline_words(
     if dispute is not None and dispute.state != "open":
         return f"The dispute is {dispute.words}: no answer is due any more."
     if respond_by is None:
-        return "Nobody has said until when the bank takes an answer."
+        return "The bank's deadline for an answer is not known."
     if not overdue:
         return f"The bank takes an answer until {respond_by}."
     return (
@@ -332,11 +332,11 @@ def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
         ),
         Item(
             name="deadline",
-            sentence="The date is known until which the bank takes an answer."
+            sentence="The bank's deadline for an answer is known."
             if not facts.decided
             else "The dispute is decided, and takes no answer.",
             there=facts.decided or facts.respond_by is not None,
-            do="look it up on the payment service's page of the dispute, and state it in the "
+            do="look it up on the dispute's page at the payment service, and state it in the "
             "letter's form",
         ),
         _attached("receipt", "The receipt or invoice", facts),
@@ -360,20 +360,20 @@ def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
         name="tracking",
         sentence="The carrier and the tracking number are named.",
         there=facts.tracked,
-        do="name both with a file that is attached as proof of delivery",
+        do="give both with a file that is attached as proof of delivery",
     )
     fulfilled = Item(
         name="fulfilled",
         sentence="The shop's own record says that the order was shipped.",
         there=facts.fulfilled,
-        do="have the shop tell it (fulfilled_at of the order), or import an order book",
+        do="have the shop report it (fulfilled_at of the order), or import an order book",
     )
     earlier = Item(
         name="earlier_orders",
         sentence="At least two earlier orders of the same customer were paid, and nobody "
         "disputed them.",
         there=facts.earlier >= 2,
-        do="nothing brings them; another order that the customer does not deny would help",
+        do="they cannot be attached; another order that the customer does not deny would help",
     )
     one_payment = Item(
         name="one_payment",
@@ -400,7 +400,7 @@ def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
             one_payment,
             _attached(
                 "other",
-                "The receipt of the other order that the other payment was for",
+                "The receipt of the order that the other payment was for",
                 facts,
                 "correspondence",
             ),

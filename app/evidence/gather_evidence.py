@@ -287,8 +287,8 @@ def _proven(
     signer = keys.signer_of(request, now=row.received_at)
     over = covered(account, request)
     proven = ProvenSignature(
-        sentence="No secret that is configured now makes it: the one it was signed with was taken "
-        "out since. It was right when it arrived.",
+        sentence="No configured secret makes this signature any more: its secret was removed "
+        "since. The signature was right when it arrived.",
         scheme=rule.mac,
         signed=rule.signed,
         where=rule.where,

@@ -104,7 +104,7 @@ def load_key(path: Path) -> EvidenceKey | None:
         private = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
-            [f"{VARIABLE}: names no ed25519 key in PEM without a password"]
+            [f"{VARIABLE}: does not name an ed25519 key in PEM without a password"]
         ) from error
     if not isinstance(private, Ed25519PrivateKey):
         raise ConfigurationError([f"{VARIABLE}: names a key of another kind than ed25519"])
@@ -159,7 +159,7 @@ def read_public_key(text: str) -> PublicKey:
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
     if raw[:2] != _KEY:
-        raise NotSigned("this is no public key of minisign's")
+        raise NotSigned("this is not a minisign public key")
     return public
 
 
@@ -189,9 +189,9 @@ def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
     """
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1
-        raise NotSigned("this is no signature of minisign's: it has not its four lines")
+        raise NotSigned("this is not a minisign signature: it does not have four lines")
     if not lines[2].startswith(_TRUSTED):
-        raise NotSigned("this is no signature of minisign's: its comment is missing")
+        raise NotSigned("this is not a minisign signature: its comment is missing")
     raw, overall = _decoded(lines[1], length=74), _decoded(lines[3], length=64)
     if raw[:2] != _PREHASHED:
         raise NotSigned("the signature is of another kind than BLAKE2b and ed25519")
@@ -199,7 +199,7 @@ def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
         raise NotSigned("the signature names another key")
     comment = lines[2].removeprefix(_TRUSTED)
     if not public.verifies(raw[10:], _prehashed(data)):  # 3
-        raise NotSigned("the signature is not of these bytes")
+        raise NotSigned("the signature does not match these bytes")
     if not public.verifies(overall, raw[10:] + comment.encode("utf-8", "surrogatepass")):  # 4
         raise NotSigned("the comment was changed after signing")
     return comment
@@ -213,8 +213,8 @@ def _decoded(line: str, *, length: int) -> bytes:
     try:
         raw = base64.b64decode(line, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise NotSigned("this is no base64") from error
+        raise NotSigned("this is not base64") from error
     # Unused bits of base64 could be changed unnoticed.
     if len(raw) != length or base64.b64encode(raw).decode() != line:
-        raise NotSigned(f"this is no base64 of {length} bytes")
+        raise NotSigned(f"this is not base64 of {length} bytes")
     return raw

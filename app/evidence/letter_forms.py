@@ -107,7 +107,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
         content, pages = await _pdf(letter)
         fault = _fault(letter, content, pages, name)
     if fault is not None:
-        raise UsageError(f"the letter is more than {letter.case.limits.who} takes: {fault}")
+        raise UsageError(f"the letter exceeds what {letter.case.limits.who} accepts: {fault}")
     return content
 
 

@@ -68,7 +68,7 @@ class LetterLimits:
         ]
         formats = f" as {', '.join(each.upper() for each in self.formats)}" if self.formats else ""
         if not said and not formats:
-            return f"No source was found for what {self.who} takes."
+            return f"No source was found for what {self.who} accepts."
         most = f" at most {', '.join(said)}" if said else ""
         return f"{self.who} takes{most}{formats}."
 
@@ -188,13 +188,13 @@ def fault_of_sending(
         largest = max(exhibits, key=lambda each: each.size)
         drop = f"drop {largest.name} ({megabytes(largest.size)}), or attach a smaller scan"
     if limits.size is not None and size > limits.size:
-        return f"it has {megabytes(size)}, and {megabytes(limits.size)} are taken: {drop}"
+        return f"it has {megabytes(size)}, but may have {megabytes(limits.size)}: {drop}"
     for each in (letter, *alone):
         if limits.each is not None and each.size > limits.each:
             most, thing = megabytes(limits.each), "it" if each is letter else each.name
             if each is not letter:
                 drop = f"drop {each.name}, or attach a smaller scan"
-            return f"{thing} has {megabytes(each.size)}, and {most} a file are taken: {drop}"
+            return f"{thing} has {megabytes(each.size)}, but a file may have {most}: {drop}"
     if limits.pages is not None and letter.pages > limits.pages:
         behind = [each for each in exhibits if each.behind]
         longest = max(behind, key=lambda each: (each.pages, each.size), default=None)
@@ -202,21 +202,21 @@ def fault_of_sending(
         if longest is not None:
             count = f" ({counted(longest.pages, 'page')})" if longest.pages else ""
             what = f"drop {longest.name}{count}"
-        return f"it has {letter.pages} pages, and {limits.pages} are taken: {what}"
+        return f"it has {letter.pages} pages, but may have {limits.pages}: {what}"
     if limits.files is not None and len(alone) >= limits.files:
-        count = f"{counted(1 + len(alone), 'file')}, and {limits.files} are taken"
-        return f"with what is sent by itself it is {count}: drop {alone[-1].name}"
+        count = f"{counted(1 + len(alone), 'file')}, but at most {limits.files} are accepted"
+        return f"with the files sent separately it is {count}: drop {alone[-1].name}"
     for each in (letter, *alone):
         if limits.formats and each.ending not in limits.formats:
             what = "name one that ends in .pdf" if each is letter else f"drop {each.name}"
-            return f"a file that ends in .{each.ending} is not taken: {what}"
+            return f"a file that ends in .{each.ending} is not accepted: {what}"
     stem = letter.name.removesuffix(f".{letter.ending}")
     most_chars = limits.name_chars
     if most_chars is not None and not (
         stem.isascii() and stem.isalnum() and len(letter.name) <= most_chars
     ):
         return (
-            f"its name {letter.name!r} is not taken: name it with letters and digits alone, and "
-            f"{most_chars} characters with its ending at most, such as letter.pdf"
+            f"its name {letter.name!r} is not accepted: use only letters and digits, and at most "
+            f"{most_chars} characters with the ending, such as letter.pdf"
         )
     return None

@@ -119,7 +119,7 @@ async def proofs_of(
     else:
         signed = await log_store.newest_head(connection)
     if signed is None or signed.size <= last:
-        raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
+        raise NotFoundError("no checkpoint covers it; run `tallyhook log verify` to see why")
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
     paths = await paths_to(connection, [leaf.number for leaf in ordered], size=signed.size)
     proofs = [
@@ -379,7 +379,7 @@ def _masked(value: Any, masking: Masking) -> Any:
 def refuse_more(count: int, most: int, what: str) -> None:
     if count > most:
         raise UsageError(
-            f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
+            f"this bundle would have {count:,} {what}, but at most {most:,} are allowed: give an "
             "earlier --as-of"
         )
 
@@ -438,7 +438,7 @@ async def sealed_parts(
     proofs = await proofs_of(connection, leaves.keys(), earliest=True, witnesses=witnesses)
     known = await log_store.identity(connection)
     if known is None:
-        raise NotFoundError("the log has no origin; `tallyhook log verify` says what is wrong")
+        raise NotFoundError("the log has no origin; run `tallyhook log verify` to see why")
     origins = known.origins if known.earlier else ()
     return SealedParts(
         checkpoint=await with_cosignatures(connection, proofs.note),

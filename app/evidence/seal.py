@@ -111,18 +111,18 @@ def read_checkpoint(note: str) -> Checkpoint:
     """Parse a checkpoint without verifying it. Raise NotACheckpoint for any other text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
-        raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
+        raise NotACheckpoint("not a checkpoint: it has an empty line or a control character")
     lines = body.split("\n")
     if len(note) > MAX_NOTE_BYTES or len(lines) < 3 or not cosignatures.is_key_name(lines[0]):
-        raise NotACheckpoint("this is no checkpoint: it has not its three lines")
+        raise NotACheckpoint("not a checkpoint: it does not have three lines")
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", lines[1], re.ASCII):
-        raise NotACheckpoint("this is no checkpoint: its second line is no number of leaves")
+        raise NotACheckpoint("not a checkpoint: its second line is not a number of leaves")
     try:
         head = base64.b64decode(lines[2], validate=True)
     except (binascii.Error, ValueError):
         head = b""
     if len(head) != 32:
-        raise NotACheckpoint("this is no checkpoint: its third line is no hash")
+        raise NotACheckpoint("not a checkpoint: its third line is not a hash")
     return Checkpoint(origin=lines[0], size=int(lines[1]), head=head)
 
 
@@ -275,17 +275,17 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
     if key is None:
         raise ConfigurationError(
             [
-                f"{VARIABLE}: there is no key at {path}, and this log is signed with "
-                f"{fingerprint_of(known.keys[-1])}; put its file back, or go on with a new key by "
-                "`tallyhook log key --rotate`"
+                f"{VARIABLE}: there is no key at {path}, but this log is signed with "
+                f"{fingerprint_of(known.keys[-1])}; restore that key's file, or run `tallyhook "
+                "log key --rotate` to go on with a new key"
             ]
         )
     if key.public.raw.hex() != known.keys[-1]:
         raise ConfigurationError(
             [
-                f"{VARIABLE}: {path} holds the key {key.public.fingerprint}, and this log is "
-                f"signed with {fingerprint_of(known.keys[-1])}; use that one's file: all who "
-                "receive for one database share it"
+                f"{VARIABLE}: {path} holds the key {key.public.fingerprint}, but this log is "
+                f"signed with {fingerprint_of(known.keys[-1])}; use that key's file: all "
+                "receivers of one database share it"
             ]
         )
     return CheckpointSigner(origin=known.origin, key=key)
@@ -374,7 +374,7 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
         await permitted(connection, by=by, action="key_rotated")
     known, path = await known_log(context), context.settings.evidence_key_path
     if known is None:
-        raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
+        raise ConfigurationError([f"{VARIABLE}: the log has no key yet; run `tallyhook log key`"])
     now = context.clock.now()
     before, key = _replaced_key(path, until=known.keys[-1], now=now)
     endorsement = None

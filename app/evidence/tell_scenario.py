@@ -110,12 +110,12 @@ class StandIns:
         if self._masking.touches(leaf):
             where = f"{shown(path)} of the body of the event {event.event_id}"
             raise UsageError(
-                f"{self._masking.text(where)} holds a customer's number, and what is read there "
-                "cannot be left out: no scenario"
+                f"{self._masking.text(where)} holds a customer's number, but its value is needed: "
+                "no scenario possible"
             )
         if len(leaf) > _KEPT_MAX or leaf.lstrip()[:1] in ("{", "["):
             raise UsageError(
-                f"what is read of a body stands in a text of its own, in {shown(path)}: no scenario"
+                f"no scenario is possible: a value lies inside a text of the body, {shown(path)}"
             )
         return document
 
@@ -284,7 +284,7 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
     stated = history_document(history, policy=dossier.policy, as_of=dossier.as_of)
     steps += [{"at": each["recorded_at"], "record": each} for each in stated["records"]]
     if not steps:
-        raise UsageError("nothing is known of this order that could be played again")
+        raise UsageError("nothing is known about this order that could be replayed")
     steps.sort(key=lambda step: step["at"])
     # The earliest instant from which the ledger stays as at the scenario's end.
     last = _expected(fold(history, policy=dossier.policy, as_of=dossier.as_of))
@@ -318,9 +318,9 @@ def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
     played, left_out = [], []
     for evidence in dossier.deliveries:
         if is_answer(evidence.arrived.headers):
-            left_out.append("what was fetched from the provider: a replay has nobody to ask")
+            left_out.append("what was fetched from the provider: a replay asks nobody")
         elif evidence.body is None:
-            raise UsageError("bodies of this order were deleted: there is nothing to play again")
+            raise UsageError("bodies of this order were deleted: nothing can be replayed")
         elif evidence.arrived.envelope is not None:
             raise UsageError("its events came with others in one request: no scenario can be made")
         else:

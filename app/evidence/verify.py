@@ -90,7 +90,7 @@ def deliveries(bundle: Bundle) -> str:
             raise Wrong(f"delivery {name} has another body than the one that was read")
         for part in filter(None, (stated[each] for each in PARTS)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
-                raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
+                raise Wrong(f"a part of delivery {name} differs from the file that arrived")
         body = stated["sha256"] if stated["size"] else NOTHING
         if stated["body"] and stated["body"]["sha256"] != body:
             raise Wrong(f"the body of delivery {name} is not the one that was read")
@@ -195,7 +195,7 @@ def _attachments(bundle: Bundle) -> None:
             raise Wrong(f"attachment {name} is not the one that was attached")
         for part in filter(None, (content, details)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
-                raise Wrong(f"attachment {name} is another file than the one that was attached")
+                raise Wrong(f"attachment {name} differs from the file that was attached")
 
 
 ALWAYS = frozenset((
@@ -233,8 +233,8 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
         raise Wrong(f"nothing here refers to the file {name}")
     redacted, there = bundle.manifest["redacted"], bundle.manifest["files"].keys() & personal
     for name in sorted(there if redacted else bundle.manifest["left_out"]):
-        raise Wrong(f"{name} is here, and the manifest says that it is redacted" if redacted else
-                    f"{name} is left out, and the manifest says that nothing is")  # fmt: skip
+        raise Wrong(f"{name} is here, but the manifest says that it is redacted" if redacted else
+                    f"{name} is left out, but the manifest says that nothing is")  # fmt: skip
 
 
 # --- the conclusion, and all steps ----------------------------------------------------------
@@ -290,8 +290,8 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 # --- unproven parts -------------------------------------------------------------------------
 
 
-NOT_LISTED = "anything: something in it is not in form, so what nothing proves cannot be listed"
-NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop before shows it"
+NOT_LISTED = "anything: part of it is malformed, so what nothing proves cannot be listed"
+NOT_ANEW = "that the log was not rewritten: a checkpoint that left the shop before shows it"
 NOTHING_LEFT_OUT = "that nothing about the order was left out"
 SAID = "claims, money, references (history.json)"
 COSIGNED = "that witnesses have cosigned the log"
@@ -474,13 +474,13 @@ def check_steps(
     steps: list[VerifyStep] = []
     try:
         members = unpack(archive)
-        steps.append(VerifyStep("archive", True, f"The ZIP is exactly its {len(members)} files."))
+        steps.append(VerifyStep("archive", True, f"The ZIP has exactly its {len(members)} files."))
     except Wrong as error:
-        return None, [VerifyStep("archive", False, f"This is no bundle as it was made: {error}.")]
+        return None, [VerifyStep("archive", False, f"This is not an unchanged bundle: {error}.")]
     try:
         bundle = opened(members, now)
     except Wrong as error:
-        return None, [*steps, VerifyStep("manifest", False, f"The manifest does not fit: {error}.")]
+        return None, [*steps, VerifyStep("manifest", False, f"The manifest is wrong: {error}.")]
     count = len(members) - 2
     steps.append(
         VerifyStep("manifest", True, f"The manifest names exactly the {count} other files.")
@@ -497,7 +497,7 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
             said = said[:1].upper() + said[1:]
         return VerifyStep(name, False, f"{said}.")
     except NOT_IN_FORM as error:
-        return VerifyStep(name, False, f"What it looks at is not in form: {type(error).__name__}.")
+        return VerifyStep(name, False, f"The checked data is malformed: {type(error).__name__}.")
     return VerifyStep(name, True, found) if isinstance(found, str) else VerifyStep(name, *found)
 
 

@@ -88,9 +88,9 @@ def unpack(archive: bytes) -> dict[str, bytes]:
             raise Wrong(f"it has more than {MAX_MEMBERS} files")
         members[name], last = data, name
     if not members:
-        raise Wrong("it is no ZIP that begins with a file")
+        raise Wrong("it is not a ZIP that begins with a file")
     if archive != pack(members):
-        raise Wrong("a header, its directory, or what comes after it, is not what its files make")
+        raise Wrong("a header, its directory, or what follows it, does not match the files")
     return members
 
 

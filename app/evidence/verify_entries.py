@@ -114,13 +114,13 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
             raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
     readings = {name for name in log["parts"] if _delivery_of(name) in things}
     for name in sorted(log["parts"].keys() - {*things, *readings}):
-        raise Wrong(f"log.json opens {name}, of which nothing is here")
+        raise Wrong(f"log.json opens {name}, but nothing of it is here")
     late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
     said = f"{len(log['leaves'])} {said} in the log of {size}{late}"
     if not masked:
         return True, f"{said}, and say what is here."
-    return None, f"{said}; of {masked} parts of what they say, which are masked, nothing is shown."
+    return None, f"{said}; {masked} masked parts of what they say are not shown."
 
 
 class _Thing(NamedTuple):
@@ -199,7 +199,7 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
-            raise Wrong(f"the log says otherwise of {name}: {member}")
+            raise Wrong(f"the log says otherwise about {name}: {member}")
     if thing.document is None:
         return 0
     if "of" not in leaf:
@@ -209,7 +209,7 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
         raise Wrong(f"log.json does not open what the log says of {name}")
     digest, masked = _digest(thing.document, PARTS_OF[leaf["kind"]], opened, bundle)
     if digest != leaf["parts"]:
-        raise Wrong(f"the log says otherwise of {name}: what it says")
+        raise Wrong(f"the log says otherwise about {name}: what it says")
     return masked
 
 
@@ -279,7 +279,7 @@ def readings_of(bundle: Bundle) -> Readings:
             raise Wrong(f"log.json does not open the last leaf of {name}, and no other")
         digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
         if digest != known[opened[0]]:
-            raise Wrong(f"the log says otherwise of {name}: what was read of it")
+            raise Wrong(f"the log says otherwise about {name}: what was read of it")
         (found.masked if masked else found.proved).append(name)
         if len({digest for digest in known.values() if digest}) > 1:
             found.several.append(name)
@@ -291,10 +291,10 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
-        return True, f"What the history says of {whole} is what was sealed."
+        return True, f"The history matches the seal for {whole}."
     return None, (
-        f"What the history says of {good} of {whole} is what was sealed; but for texts that are "
-        f"masked, of {len(found.masked)} more; {len(found.bare)} are not sealed yet."
+        f"The history matches the seal for {good} of {whole}, and except for masked texts for "
+        f"{len(found.masked)} more; {len(found.bare)} are not sealed yet."
     )
 
 
@@ -333,9 +333,9 @@ def order_chain(bundle: Bundle) -> Chain:
     of, key = order["commitment"], order["key"]
     said = reference.encode("utf-8", "surrogatepass")
     if key and hmac.new(bytes.fromhex(key), said, hashlib.sha256).hexdigest() != of:
-        raise Wrong("the order's key does not give the name by which the log calls it")
+        raise Wrong("the order's key does not produce the order's name in the log")
     if log["order"] and not key and MASKED not in reference:
-        raise Wrong("the key that gives the name by which the log calls the order is missing")
+        raise Wrong("the key for the order's name in the log is missing")
     # Revisions are of no other order: what names it where its key was erased, or is not shown.
     chains: dict[str, list[tuple[int, str]]] = {of: entries}
     chains.update({leaf["of"]: [] for _, leaf in shown.values()
@@ -348,19 +348,19 @@ def order_chain(bundle: Bundle) -> Chain:
             if leaf["nth"] != len(chain) + 1 or leaf["after"] != before:
                 raise Wrong(
                     f"entry {index} of the log is not number {len(chain) + 1} of this order, "
-                    "behind the one before it here: one is missing, or was put in"
+                    "after the previous one here: one is missing, or was inserted"
                 )
             chain.append((index, name))
     things = bundle.once(_things)
     if of and not entries and things.keys() - {*log["unsealed"]}:
-        raise Wrong("no entry of the log calls the order by the name that is made with its key")
+        raise Wrong("no entry of the log has the order's name that the key produces")
     moved = []
     for ours, name in sorted({(ours, _delivery_of(name)) for ours, chain in chains.items()
                               for _, name in chain}):  # fmt: skip
         if name in things or _came_later(shown.get(name, (0, {}))[1], bundle):
             continue
         if named[name][-1] == ours:
-            raise Wrong(f"the log has an entry of this order, {name}, of which nothing is here")
+            raise Wrong(f"the log has an entry of this order, {name}, but nothing of it is here")
         moved.append(name)
     if entries and entries[-1][1] not in things and _came_later(shown[entries[-1][1]][1], bundle):
         raise Wrong("the newest entry of this order came later than the bundle's instant")
@@ -373,7 +373,7 @@ def order_chain(bundle: Bundle) -> Chain:
     day = micros(bundle.manifest["as_of"]) // DAY
     made = shown[log["tree"]["leaf"]][1]["at"] // DAY if tree else 0
     if entries and made < day and (shown[entries[0][1]][1].get("at") or 0) // DAY < day:
-        raise Wrong("the order began before the bundle's day, and no tree of that day counts it")
+        raise Wrong("the order began before the bundle's day, but no tree of that day counts it")
     return Chain(entries, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
@@ -411,7 +411,7 @@ def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     if not found.entries:
         return (
             None,
-            "The key by which entries of the log name the order is not here: none can be counted.",
+            "The key for the order's name in the log is not here: its entries cannot be counted.",
         )
     said = f"Entries 1 to {len(found.entries)} of the log for this order are here without a gap"
     if found.tree:

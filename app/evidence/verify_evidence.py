@@ -94,11 +94,11 @@ def bodies(bundle: verify.Bundle) -> Found:
         if event_of(kept.event) != again.event:
             why = f": {again.problem}" if again.problem else ""
             raise verify.Wrong(
-                f"the body of {kept.stated['delivery']} says otherwise than the history{why}"
+                f"the body of {kept.stated['delivery']} differs from the history{why}"
             )
         count += 1
     if left and not count:
-        return None, "No profile in here can read the bodies."
+        return None, "No profile in the bundle can read the bodies."
     if left:
         return None, (
             f"{counted(count, 'body', 'bodies')} read again: the history says the same. "
@@ -143,8 +143,8 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
         )
     if left:
         return None, (
-            "This takes the secret that the payment service shares with the shop; what it does not "
-            "sign, or the shop has fetched itself, has no signature to check."
+            "This takes the secret that the payment service shares with the shop. Unsigned "
+            "messages, and answers that the shop fetched itself, have no signature to check."
         )
     return _counted(bundle, count, noun=SIGNATURES, done="checked with the public keys here")
 
@@ -292,12 +292,12 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, seal.NotACheckpoint) as error:
-        said = str(error).removeprefix("this is no checkpoint: ")
+        said = str(error).removeprefix("not a checkpoint: ")
         why = "" if isinstance(error, UnicodeDecodeError) else f" ({said})"
         raise UsageError(
-            f"--checkpoint: {checkpoint} is no checkpoint{why}: name a file that "
-            "`tallyhook log checkpoint` printed, or that the shop's address for it gave; nothing "
-            "was verified"
+            f"--checkpoint: {checkpoint} is not a checkpoint{why}: name a file that `tallyhook "
+            "log checkpoint` printed, or that the shop's address for it served; nothing was "
+            "verified"
         ) from None
     try:
         path = json.loads(consistency.read_bytes()[:MAX_PROOF_BYTES])["path"]
@@ -307,7 +307,7 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     except verify.NOT_IN_FORM:
         raise UsageError(
             f"--consistency: {consistency} holds no proof of consistency: name a file that "
-            "`tallyhook log consistency` printed, or that the shop's address for it gave"
+            "`tallyhook log consistency` printed, or that the shop's address for it served"
         ) from None
 
 
@@ -331,7 +331,7 @@ def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesse
     """
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
-        raise UsageError("--quorum is at most the number of witnesses that --witness names")
+        raise UsageError("--quorum may be at most the number of witnesses that --witness names")
     return TrustedWitnesses(keys=found, quorum=quorum or len(found)) if found else None
 
 
@@ -431,13 +431,13 @@ def _not_anew(
         moments = sorted(at for _, at in _cosigned(bundle, witnesses) if at is not None)
         origin = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt")).origin
         yield (
-            f"that the log {origin} was not written anew before "
+            f"that the log {origin} was not rewritten before "
             f"{format_instant(moments[witnesses.quorum - 1])}, when the witnesses cosigned it, "
             "and that the shop keeps no other beside it"
         )
     elif left:
         yield (
-            f"that the log was not written anew after the {counted(left, *LEAF)} of the checkpoint "
+            f"that the log was not rewritten after the {counted(left, *LEAF)} of the checkpoint "
             f"that you kept: {later} of the {len(numbers)} here came later"
         )
     else:
@@ -468,8 +468,8 @@ def rendered(bundle: verify.Bundle) -> Found:
     files = rendered_again(bundle)
     for name, data in files.items():
         if bundle.members.get(name) != data:
-            raise verify.Wrong(f"{name} is not what the rest of the bundle gives")
-    return True, f"{', '.join(sorted(files))} are, to the byte, what the rest gives."
+            raise verify.Wrong(f"{name} does not follow from the rest of the bundle")
+    return True, f"{', '.join(sorted(files))} follow from the rest, byte for byte."
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
@@ -516,7 +516,7 @@ def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> bundle_letter.
 
 
 _NOT_WHOSE: Final = (
-    "That proves that nothing was changed since, not whose key it is: compare the key with one "
+    "This proves that nothing was changed since, not whose key it is: compare the key with one "
     "that you have from the shop by another way (--key)."
 )
 
@@ -536,15 +536,15 @@ def _signature(bundle: verify.Bundle, trusted: PublicKey | None) -> Found:
         return True, f"Signed with the key {name} that is in the bundle. {_NOT_WHOSE}"
     other = keys.key_name(trusted)
     if trusted == public:
-        return True, f"Signed with the key {name}, the one to trust."
+        return True, f"Signed with the key {name}, which is the trusted key."
     if trusted in _endorsed_keys(bundle, public):
         return True, (
-            f"Signed with the key {name}. The one to trust, {other}, signed that the log goes on "
-            "with that one."
+            f"Signed with the key {name}. The trusted key, {other}, signed that this key "
+            "continues the log."
         )
     raise verify.Wrong(
-        f"it is signed with the key {name}, and not with {other}, the one to trust; a key that the "
-        "shop has replaced since is no forgery: ask it for its earlier ones, too"
+        f"it is signed with the key {name}, not with {other}, the trusted key; a key that the "
+        "shop has replaced since is no forgery: ask the shop for its earlier keys, too"
     )
 
 
@@ -601,16 +601,14 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
     if kept.path is None and earlier.size != later.size:
         return None, (
             f"The kept checkpoint has {counted(theirs.size, *LEAF)} and the bundle's {ours.size}: "
-            f"--consistency takes what `tallyhook log consistency {earlier.size} {later.size}` "
-            "of the shop prints."
+            f"give --consistency what `tallyhook log consistency {earlier.size} {later.size}` "
+            "prints at the shop."
         )
     if not consistency_holds(
         old=earlier.size, old_head=earlier.head, size=later.size, head=later.head,
         proof=kept.path or (),
     ):  # fmt: skip
-        raise verify.Wrong(
-            "the log of the kept checkpoint and that of the bundle are not one and the same"
-        )
+        raise verify.Wrong("the kept checkpoint and the bundle are of different logs")
     leaves = bundle.document("log.json")["leaves"]
     within = sum(each["index"] < theirs.size for each in leaves)
     fits = (
@@ -631,15 +629,15 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
-            f"the kept checkpoint is of another log, {theirs.origin}; where the shop's log goes on "
-            "under that origin, ask for this bundle anew"
+            f"the kept checkpoint is of another log, {theirs.origin}; if the shop's log goes on "
+            "under that origin, ask for a new bundle"
         )
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
             f"as {theirs.origin} the bundle's log had {counted(ended, *LEAF)} when a backup was "
-            f"put back, and the kept checkpoint is of {theirs.size:,}: what came between is not in "
-            "this log"
+            f"restored, and the kept checkpoint is of {theirs.size:,}: what came between is not "
+            "in this log"
         )
 
 
@@ -670,7 +668,7 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     count = sum(at is not None for _, at in each)
     if count < witnesses.quorum:
         raise verify.Wrong(
-            f"of the {counted(len(each), 'witness', 'witnesses')} that you trust {count} and not "
+            f"of the {counted(len(each), 'witness', 'witnesses')} that you trust, {count} and not "
             f"{witnesses.quorum} cosigned the log that all proofs here lead to: {found}"
         )
     return True, f"The checkpoint is cosigned: {found}."

@@ -251,13 +251,13 @@ def fault(value: Any, form: Any, where: str) -> str:
             return ""
     elif value is form or (callable(form) and form(value)):
         return ""
-    return f"{where} is not in form"
+    return f"{where} is malformed"
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
     """Return what is wrong with an object: its members, or the decimals of an amount."""
     if type(value) is not dict:
-        return f"{where} is not in form"
+        return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
     pattern = next((each for each in form if not isinstance(each, str)), None)
     for name in sorted(names.keys() - value.keys()):
@@ -265,7 +265,7 @@ def fault_of_object(value: Any, form: Any, where: str) -> str:
             return f"{where} lacks the member {name}"
     for name, each in value.items():
         if name not in names and not (pattern and pattern.fullmatch(name)):
-            return f"{where} has a member that none has: {name}"
+            return f"{where} has an unknown member: {name}"
         said = fault(each, form[names.get(name, pattern)], f"{name} in {where}")
         if said:
             return said

@@ -149,8 +149,8 @@ class Tree:
                 first, end = place << level, (place + 1) << level
                 yield (
                     first,
-                    f"the hash kept over leaves {first} to {end - 1} is not theirs: it, or one of "
-                    "them together with its row, was changed",
+                    f"the stored hash of leaves {first} to {end - 1} does not match them: it, or "
+                    "a leaf together with its row, was changed",
                 )
         self.made.clear()
 
@@ -161,7 +161,7 @@ class Tree:
         try:
             stated = seal.read_checkpoint(head.note)
         except seal.NotACheckpoint:
-            return f"{name} is no signed note any more: it was changed"
+            return f"{name} is not a signed note any more: it was changed"
         origin = self._known.origin_at(head.size)
         if not self.signed(head.note, origin=origin) or stated.origin != origin:
             return f"{name} is not signed by a key of this log: it was changed"
@@ -174,9 +174,9 @@ class Tree:
         if self._wrong_heads > 1:
             return None
         return (
-            f"{name}, signed {format_instant(head.at)}, is not the head of these leaves: something "
-            f"between leaves {self.sound} and {head.size - 1} was changed, added or put in "
-            "another order after it was signed"
+            f"{name}, signed {format_instant(head.at)}, is not the head of these leaves: "
+            f"something between leaves {self.sound} and {head.size - 1} was changed, added or "
+            "reordered after it was signed"
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
@@ -195,7 +195,7 @@ class Tree:
             return None
         return (
             f"the first {counted(left.size, 'leaf is', 'leaves are')} not as in "
-            f"{witnesses.departure_sentence(left)}: the log was written anew since"
+            f"{witnesses.departure_sentence(left)}: the log was rewritten since"
         )
 
     def wrong_keep(self) -> str | None:
@@ -210,7 +210,7 @@ class Tree:
             return None
         return (
             f"the first {counted(self.size, 'leaf is', 'leaves are')} not as in the kept "
-            "checkpoint: the log was written anew since"
+            "checkpoint: the log was rewritten since"
         )
 
 
@@ -283,7 +283,7 @@ class VerifiedLog:
             more = f", {counted(self.waiting, 'row waits', 'rows wait')} to be sealed"
         if self.reread:
             read = counted(self.reread, "delivery is", "deliveries are")
-            more += f", {read} read otherwise by now (`db check` compares them with their bodies)"
+            more += f", {read} read differently by now (`db check` compares them with their bodies)"
         looked = counted(self.leaves, *LEAF)
         left = (
             ""
@@ -338,9 +338,9 @@ async def verify_log(
         verified = await verification.run(progress=progress)
         if own is not None and own.raw.hex() != known.keys[-1]:
             verified.add(
-                f"the key that signs, {seal.fingerprint_of(known.keys[-1])}, is not the one that "
-                f"is here, {own.fingerprint}: somebody has put in one of their own, and may have "
-                "written the log anew with it; or the key was replaced on another machine"
+                f"the signing key, {seal.fingerprint_of(known.keys[-1])}, is not the key of this "
+                f"machine, {own.fingerprint}: somebody may have put in their own key and "
+                "rewritten the log with it; or the key was replaced on another machine"
             )
         if against is not None and kept is not None:  # 6
             verification.check_keep(against, kept, known)
@@ -468,14 +468,14 @@ class _Verification:
         if self._heads:
             most = counted(self._heads[0].size, *LEAF)
             self.verified.add(
-                f"the checkpoint of {most} says more than the {size:,} that there are: the end of "
-                "the log was cut off, or a checkpoint put in"
+                f"the checkpoint of {most} covers more than the {size:,} that exist: the end of "
+                "the log was cut off, or a checkpoint was inserted"
             )
         if self._left:
             self.verified.left = self._left[0]
             self.verified.add(
-                f"{witnesses.departure_sentence(self._left[0])}, says more than the {size:,} "
-                "leaves that there are: the end of the log was cut off",
+                f"{witnesses.departure_sentence(self._left[0])}, covers more than the {size:,} "
+                "leaves that exist: the end of the log was cut off",
                 leaf=size,
             )
         newest = await log_store.newest_head(self._connection)
@@ -485,13 +485,13 @@ class _Verification:
                               "hand, or a checkpoint was deleted", leaf=signed)  # fmt: skip
         wanted = sum(size >> level for level in range(STEP, 64, STEP))
         if await store.node_count(self._connection) > wanted:
-            self.verified.add("hashes are kept of leaves that are not there")
+            self.verified.add("hashes are stored for leaves that do not exist")
 
     async def _check_unsealed(self) -> None:
         for subject in await store.strays(self._connection, limit=self.verified.tell):
             self.verified.add(
-                f"{subject} has no leaf, and nothing waits to seal it: it was put in by hand, or "
-                "its leaf was cut off; `tallyhook log seal` seals it as it is now"
+                f"{subject} has no leaf, and nothing waits to seal it: it was inserted by hand, "
+                "or its leaf was cut off; `tallyhook log seal` seals it as it is now"
             )
         async for rows in store.whole_bodies(self._connection):
             for digest, body in rows:
@@ -506,7 +506,7 @@ class _Verification:
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
             self.verified.add(
                 f"as {kept.origin} this log has {counted(had, *LEAF)}, and the kept checkpoint is "
-                f"of {kept.size:,}: a backup was put back since, and what came between is not in "
+                f"of {kept.size:,}: a backup was restored since, and what came between is not in "
                 "this log",
                 leaf=had,
             )
@@ -615,7 +615,7 @@ class OrderCounts:
             return None
         return (
             f"leaf {leaf.number} ({leaf.subject}) is not the next one of the order that it names: "
-            "one before it was taken out, or put in"
+            "one before it was removed or inserted"
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
@@ -657,8 +657,8 @@ class OrderCounts:
         """Return a sentence for each order whose stored number of leaves is wrong."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} is of "
-            f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "
-            "cut off"
+            f"{counted(tree.size, 'leaf', 'leaves')}, more than exist: the end of the log was cut "
+            "off"
             for tree in self._trees
         ]
         known = 0

@@ -41,21 +41,21 @@ CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
 """Tolerated difference between a witness's clock and ours. Others later rely on its time."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
-    "unreachable": "it cannot be reached: see its address in TALLYHOOK_EVIDENCE__WITNESSES",
+    "unreachable": "it cannot be reached: check its address in TALLYHOOK_EVIDENCE__WITNESSES",
     "log_unknown": "it does not know this log: give its operator what `tallyhook log key` prints",
     "key_unknown": "it does not know the key that signs now: give its operator what `tallyhook log "
     "key` prints",
     "refused": "it refuses the request: ask its operator",
-    "answer_not_in_form": "its answer is none of a witness: see its address",
+    "answer_not_in_form": "its answer is not a witness's: check its address",
     "not_its_signature": "its answer is not signed with its key: compare the key in "
     "TALLYHOOK_EVIDENCE__WITNESSES with its operator's",
     "clock_off": "its clock, or this machine's, is more than ten minutes off",
-    "log_damaged": "no proof can be made for it, since hashes of the log are missing: `tallyhook "
-    "log verify`",
-    "log_is_shorter": "it has cosigned more leaves than this log has: the log was cut off, or put "
-    "back from a backup (`tallyhook log rename`), or another installation signs with its key",
-    "log_is_another": "it has cosigned another log than this one: the log was written anew, or put "
-    "back from a backup (`tallyhook log rename`)",
+    "log_damaged": "no proof can be made for it, since hashes of the log are missing: run "
+    "`tallyhook log verify`",
+    "log_is_shorter": "it has cosigned more leaves than this log has: the log was cut off, or "
+    "restored from a backup (`tallyhook log rename`), or another installation signs with its key",
+    "log_is_another": "it has cosigned another log than this one: the log was rewritten, or "
+    "restored from a backup (`tallyhook log rename`)",
 }
 """Reason why a witness does not cosign, and what to do, by the reason's code."""
 

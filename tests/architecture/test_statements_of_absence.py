@@ -176,7 +176,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/console/service_pages.py": {"No order changes, and no money moves": INPUT},
     "app/console/templates/breaks.html": {"Nothing has been reconciled yet": READ},
     "app/console/templates/case.html": {
-        "No message says until when": ("read", "readable", "accepted")
+        "No message states the deadline": ("read", "readable", "accepted")
     },
     "app/console/templates/coverage.html": {"outside was compared with nothing": INPUT},
     "app/console/templates/deliveries.html": {"No delivery fits these filters": READ},
@@ -207,7 +207,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "No message about this order could be read.": READ,
         "No message about this order is known, and what comes is refused.": READ,
         "No message about this order is known, and some may be lost.": READ,
-        "No request of the payment service about this order arrived.": ALL,
+        "No request from the payment service on this order arrived.": ALL,
     },
     "app/evidence/dispute_letter.py": {
         "no dispute of it is open, as far as is known": BOUNDED,
@@ -225,7 +225,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "Nothing is known of it yet.": READ,
     },
     "app/evidence/rendering.py": {"EVIDENCE OF ONE ORDER": ALL},
-    "app/evidence/tell_scenario.py": {"nothing is known of this order": READ},
+    "app/evidence/tell_scenario.py": {"nothing is known about this order": READ},
     "app/evidence/verify_evidence.py": {"the shop knew none about this order": BOUNDED},
     "app/finance/break_choice.py": {"no break": INPUT},
     "app/finance/place_payment.py": {"nothing is known of order": READ},

@@ -44,10 +44,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "kept is no checkpoint (it has not its three lines)"),
-        (b"hello\n", "kept is no checkpoint (it has not its three lines)"),
-        (b"shop.example/log\nmany\nAAAA\n", "(its second line is no number of leaves)"),
-        (b"PK\x03\x04\xff\xfe", "kept is no checkpoint: name a file"),
+        (b"", "kept is not a checkpoint (it does not have three lines)"),
+        (b"hello\n", "kept is not a checkpoint (it does not have three lines)"),
+        (b"shop.example/log\nmany\nAAAA\n", "(its second line is not a number of leaves)"),
+        (b"PK\x03\x04\xff\xfe", "kept is not a checkpoint: name a file"),
         (None, "kept cannot be read: Is a directory"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_key_to_trust_is_given_as_a_line_or_as_a_file(run: Run, tmp_path: Path
     (tmp_path / "shop.pub").write_text(text)
     for key in ("shop.pub", text.splitlines()[-1]):
         code, out, _ = run("evidence", "verify", "a.zip", "--key", key)
-        assert (code, "the one to trust" in out) == (0, True)
+        assert (code, "the trusted key" in out) == (0, True)
     for key in ("nonsense", "missing.pub"):
         code, _, err = run("evidence", "verify", "a.zip", "--key", key)
         assert code == 2
@@ -189,7 +189,7 @@ def test_a_file_is_attached_listed_put_in_a_bundle_and_detached(run: Run, tmp_pa
     )  # fmt: skip
     full = ("--attachments", "--with-personal-data", "--reason", "dispute 12")
     assert (
-        "In it are the files of 1 attachment"
+        "It contains the files of 1 attachment"
         in run("evidence", "build", "ORD-1", "-o", "a.zip", *full)[2]
     )
     assert unpack((tmp_path / "a.zip").read_bytes())[f"attachment-{name}.pdf"]
@@ -208,7 +208,7 @@ def test_a_letter_is_written_and_says_what_is_missing(run: Run, tmp_path: Path) 
     code, out, err = run("evidence", "letter", "ORD-1", "-o", "a.html", "--reason-family", "fraud")
     assert (code, out) == (0, "")
     assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
-    assert "Nobody has said until when" in err
+    assert "The bank's deadline for an answer is not known" in err
     assert "Missing: The receipt or invoice is attached." in err
     shown = json.loads(run("evidence", "letter", "ORD-1", "--format", "json")[1])
     listed = json.loads(run("evidence", "checklist", "ORD-1", "--format", "json")[1])

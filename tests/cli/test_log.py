@@ -139,7 +139,7 @@ def test_another_key_is_refused_with_what_to_do(
         assert f"{KEY}: {tmp_path}/other.key holds the key sha256:" in refused.err
     output = run("log", "verify")
     assert output.code == 1
-    assert f"the key that signs, {first['fingerprint']}, is not the one that is here" in output.out
+    assert f"the signing key, {first['fingerprint']}, is not the key of this machine" in output.out
     monkeypatch.setenv(KEY, str(file))
     assert run("log", "seal").code == 0
     file.chmod(0o644)

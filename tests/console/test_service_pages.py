@@ -152,8 +152,8 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
     assert (found["witnesses"], found["left"]) == ([], [])
     assert "None are set up: nobody but the shop has a say in its log" in page
     assert "The log fits" in fits
-    assert "is not the one that is here" in foreign
-    assert "is not the one that is here" in again  # a minute is not over
+    assert "is not the key of this machine" in foreign
+    assert "is not the key of this machine" in again  # a minute is not over
     assert "Something does not fit" in broken
 
 

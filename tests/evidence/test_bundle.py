@@ -206,7 +206,7 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
         for bounded, name in ((prove_sealed, "AT_ONCE"), (verify, "MAX_BYTES")):
             with monkeypatch.context() as patch:
                 patch.setattr(bounded, name, 0)
-                with pytest.raises(UsageError, match="name an earlier --as-of"):
+                with pytest.raises(UsageError, match="give an earlier --as-of"):
                     await build(driver)
         monkeypatch.setattr("app.evidence.verify.MAX_MEMBERS", 9)
         with pytest.raises(UsageError, match="more than can be checked"):

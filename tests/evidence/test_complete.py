@@ -181,7 +181,7 @@ def test_the_tree_of_the_bundles_day_cannot_be_left_out(world: World) -> None:
     )
     assert steps(verify_evidence(forged))["completeness"] == (
         False,
-        "The order began before the bundle's day, and no tree of that day counts it.",
+        "The order began before the bundle's day, but no tree of that day counts it.",
     )
 
 

@@ -691,8 +691,8 @@ def noise(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("size", "refused"),
-    [((2400, 330), None), ((1000, 760), r"^the letter is more than checkout for Visa takes: it has "
-      r"2\.\d MB, and 2 MB are taken: drop exhibit 1, scan\.png \(2\.3 MB\), or attach a smaller")],
+    [((2400, 330), None), ((1000, 760), r"^the letter exceeds what checkout for Visa accepts: it "
+      r"has 2\.\d MB, but may have 2 MB: drop exhibit 1, scan\.png \(2\.3 MB\), or attach")],
 )  # fmt: skip
 async def test_a_picture_is_made_smaller_or_the_letter_is_refused_with_what_to_drop(
     tmp_path: Path, size: tuple[int, int], refused: str | None

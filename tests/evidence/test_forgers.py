@@ -85,11 +85,10 @@ def test_what_nothing_proves_of_a_true_bundle_is_listed(world: ForgersWorld) -> 
     assert {*redacted.not_proven} == NOT_PROVEN | NOT_PROVEN_OF_REDACTED
     said = {each.name: each.sentence for each in redacted.steps}
     assert said["deliveries"].startswith("6 deliveries, with 3 redeliveries: ")
-    assert said["inclusion"].endswith("; of 5 parts of what they say, which are masked, nothing is "
-                                      "shown.")  # fmt: skip
+    assert said["inclusion"].endswith("; 5 masked parts of what they say are not shown.")
     assert said["readings"] == (
-        "What the history says of 7 of 9 is what was sealed; but for texts that are masked, of 2 "
-        "more; 0 are not sealed yet."
+        "The history matches the seal for 7 of 9, and except for masked texts for 2 more; 0 are "
+        "not sealed yet."
     )
 
 

@@ -216,13 +216,13 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
     smaller = signed_checkpoint(grown.key, replace(said, size=said.size - 1))
     other = signed_checkpoint(grown.key, replace(said, origin="tallyhook.sandbox/other"))
     for archive, note, path, why in (
-        (grown.bundles[0], anew, None, "not one and the same"),
-        (grown.bundles[1], anew, grown.path, "not one and the same"),
-        (grown.bundles[1], grown.notes[0], (), "not one and the same"),
-        (grown.bundles[1], grown.notes[0], grown.path[:-1], "not one and the same"),
-        (grown.bundles[0], smaller, grown.path, "not one and the same"),
+        (grown.bundles[0], anew, None, "of different logs"),
+        (grown.bundles[1], anew, grown.path, "of different logs"),
+        (grown.bundles[1], grown.notes[0], (), "of different logs"),
+        (grown.bundles[1], grown.notes[0], grown.path[:-1], "of different logs"),
+        (grown.bundles[0], smaller, grown.path, "of different logs"),
         (grown.bundles[0], other, None, "of another log"),
-        (grown.bundles[0], "hello", None, "no checkpoint"),
+        (grown.bundles[0], "hello", None, "three lines"),
     ):
         step = kept_step(archive, note, path)
         assert step.passed is False, why
@@ -231,7 +231,7 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
 
 def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) -> None:
     """No step shows what who has database and key can do: only a kept checkpoint does."""
-    anew, after = "that the log was not written anew", "after the 2 leaves of the checkpoint that"
+    anew, after = "that the log was not rewritten", "after the 2 leaves of the checkpoint that"
     assert anew in first_lines(verify_evidence(grown.bundles[1]))
     kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
     lines = first_lines(verify_evidence(grown.bundles[1], kept=kept))
@@ -291,7 +291,7 @@ async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
-        with pytest.raises(UsageError, match="should have been sealed and is not yet: try again"):
+        with pytest.raises(UsageError, match="should have been sealed by now: try again"):
             await build(driver)
 
 

@@ -115,13 +115,13 @@ async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path
         (problem,) = (await against(own, lost)).problems
         ended = read_checkpoint(last)
         assert problem.startswith(f"as {ended.origin} this log has {ended.size} leaves, and the")
-        assert "a backup was put back since" in problem
+        assert "a backup was restored since" in problem
         growth = await prove_growth(own.context, old=ended.size, new=ours.size)
     same = kept(after, last, *growth["path"])
     assert step(same, "kept_checkpoint")[0] is True
     assert same.valid
     passed, sentence = step(kept(after, lost, *growth["path"]), "kept_checkpoint")
-    assert (passed, "when a backup was put back" in sentence) == (False, True)
+    assert (passed, "when a backup was restored" in sentence) == (False, True)
 
 
 async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ async def test_a_reason_is_shown_without_the_number_in_it(tmp_path: Path, fresh:
 def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "scenario.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is no scenario"):
+    with pytest.raises(UsageError, match="is not a Tallyhook scenario"):
         read_script(path, secret=SANDBOX_SECRET)
 
 
@@ -221,7 +221,7 @@ def test_a_text_of_its_own_that_is_read_is_refused() -> None:
         return reader.read(Incoming([], body), digest="").events[0]
 
     body = json.dumps(event("e1", order={"reference": '{"name": "x"}'})).encode()
-    with pytest.raises(UsageError, match="a text of its own"):
+    with pytest.raises(UsageError, match="inside a text of the body"):
         StandIns().body(body, read)
 
 

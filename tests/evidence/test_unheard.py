@@ -38,8 +38,8 @@ async def test_a_message_that_names_the_order_and_cannot_be_read_stands_in_every
         assert any("could not be read" in each and name in each for each in not_proven)
         assert UNREAD in page
         assert f"[{name}]" in page
-        assert "1 request of the payment service arrived and cannot be read" in page
-        assert "has said nothing of this order" not in page
+        assert "1 request from the payment service arrived but cannot be read" in page
+        assert "has said nothing about this order" not in page
         assert '<td class="number">nothing' not in page
         assert "not known" in page
 
@@ -55,10 +55,10 @@ async def test_a_source_that_refuses_everything_is_named_before_anything_is_call
         assert files["explanation.txt"].decode().startswith(REFUSED)
         assert any("all of it has been refused" in each for each in not_proven)
         assert "What arrived was refused" in page
-        assert "has said nothing of this order" not in page
+        assert "has said nothing about this order" not in page
         await driver.send(of_order("ORD-2", "e2"))
         files, not_proven, page = await built(driver)
-        assert "has said nothing of this order" in page
+        assert "has said nothing about this order" in page
         assert any("1: they count for nothing, and anyone can send these" in n for n in not_proven)
         assert not any("all of it has been refused" in each for each in not_proven)
 
@@ -70,7 +70,7 @@ async def test_every_bundle_states_when_its_source_last_delivered_something_that
         await driver.api("PUT", "/orders/ORD-1", json=PLACED)
         files, _, page = await built(driver)
         assert _last_read(files) is None
-        assert "shop has delivered nothing yet that was read" in page
+        assert "shop has delivered nothing readable yet" in page
         await driver.send(of_order("ORD-2", "e2"))
         await driver.send({**of_order("ORD-2", "e3"), "id": "\n"})
         files, not_proven, page = await built(driver)

@@ -247,15 +247,15 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
         ("DELETE FROM log_leaves WHERE number = 5", "leaf 5 is missing"),
         ("UPDATE log_nodes SET hash = zeroblob(32) WHERE place = 1", "leaves 256 to 511"),
         ("DELETE FROM log_nodes WHERE place = 0", "leaves 0 to 255"),
-        ("INSERT INTO log_nodes VALUES (16, 9, zeroblob(32))", "leaves that are not there"),
+        ("INSERT INTO log_nodes VALUES (16, 9, zeroblob(32))", "leaves that do not exist"),
         ("UPDATE log_checkpoints SET head = zeroblob(32) WHERE size = 200", "of 200 leaves"),
         ("UPDATE log_checkpoints SET note = replace(note, char(10) || '200', char(10) || '201') "
          "WHERE size = 200", "of 200 leaves is not signed"),
-        ("UPDATE log_checkpoints SET note = 'x' WHERE size = 200", "no signed note"),
+        ("UPDATE log_checkpoints SET note = 'x' WHERE size = 200", "not a signed note"),
         ("UPDATE log_checkpoints SET size = 201 WHERE size = 200", "of 201 leaves was signed"),
         ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
          "in no checkpoint"),
-        ("DELETE FROM log_leaves WHERE number > 600", "than the 601 that there are"),
+        ("DELETE FROM log_leaves WHERE number > 600", "than the 601 that exist"),
         ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another content"),
         ("UPDATE records SET details = NULL WHERE id = 'rec_00000003'", "another content"),
         ("UPDATE audit SET reason = '' WHERE number = 7", "another content"),
@@ -355,9 +355,9 @@ async def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_kept_elsewhe
 
     change(copy, resign)
     plain = await verified(copy)
-    assert all("hash kept over" in problem for problem in plain.problems)
+    assert all("stored hash of leaves" in problem for problem in plain.problems)
     found = await verified(copy, against=kept)
-    assert any("written anew" in problem for problem in found.problems)
+    assert any("rewritten" in problem for problem in found.problems)
 
 
 async def test_what_is_no_checkpoint_of_this_log_is_refused(copy: Path) -> None:
@@ -424,7 +424,7 @@ async def test_a_key_that_somebody_has_put_in_is_reported(copy: Path, tmp_path: 
     )
     assert (await verified(copy)).problems == [], "the database's own word"
     (problem,) = (await verified(copy, own=SIGNER.key.public)).problems
-    assert problem.startswith(f"the key that signs, {theirs.public.fingerprint}, is not the one")
+    assert problem.startswith(f"the signing key, {theirs.public.fingerprint}, is not the key of")
 
 
 async def test_few_bodies_are_in_memory_at_a_time(

@@ -384,7 +384,7 @@ async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path:
         f"The checkpoint is cosigned: {ONE} cosigned it at {at}; {TWO} cosigned it at {at}; "
         f"{THREE} has not cosigned it.",
     )
-    assert f"was not written anew before {at}, when the witnesses" in first_lines(passed)
+    assert f"was not rewritten before {at}, when the witnesses" in first_lines(passed)
     for refused in (verified(cosigned, *keys), verified(cosigned, keys[2])):
         assert not refused.valid
         assert "DO NOT RELY ON IT: witnesses failed." in first_lines(refused)
@@ -394,7 +394,7 @@ async def test_a_bundle_carries_the_cosignatures_and_they_are_verified(tmp_path:
     assert f"that witnesses have cosigned the log, as checkpoint.txt says of {ONE}, {TWO}" in (
         first_lines(found)
     )
-    assert "that the log was not written anew" in first_lines(found)
+    assert "that the log was not rewritten" in first_lines(found)
     # One that was made before it was cosigned has nothing to show.
     assert not verified(bare.archive, keys[0]).valid
     assert "have cosigned" not in first_lines(verify_evidence(bare.archive))
@@ -443,11 +443,11 @@ def test_the_command_takes_witnesses_and_a_quorum(
     file.write_bytes(bundles.redacted)
     words = ("evidence", "verify", str(file), "--witness", key)
     assert main.run(words) == 1
-    assert "witnesses: FAILED. Of the 1 witness that you trust 0 and not 1 cosigned" in (
+    assert "witnesses: FAILED. Of the 1 witness that you trust, 0 and not 1 cosigned" in (
         capsys.readouterr().out
     )
     assert main.run((*words, "--quorum", "2")) == 2
-    assert "--quorum is at most" in capsys.readouterr().err
+    assert "--quorum may be at most" in capsys.readouterr().err
     assert main.run((*words[:-1], "x")) == 2
 
 
@@ -534,7 +534,7 @@ async def test_log_verify_compares_with_what_left(tmp_path: Path) -> None:
         for changes, why in (
             ("line = replace(line, 'A', 'B')", "is not signed by that witness"),
             ("head = zeroblob(32)", "is not signed by that witness"),
-            ("head = zeroblob(32), line = NULL, way = 'mail'", "the log was written anew since"),
+            ("head = zeroblob(32), line = NULL, way = 'mail'", "the log was rewritten since"),
             (f"size = {size + 1}, line = NULL, way = 'mail'", "the end of the log was cut off"),
         ):
             await tamper(own.context, "log_departures", f"UPDATE log_departures SET {changes}")
