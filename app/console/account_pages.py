@@ -22,7 +22,7 @@ PACE_WORDS: Final[dict[work_notices.Pace, str]] = {
 
 WAY_WORDS: Final[dict[work_notices.Way, str]] = {
     "mail": "By mail",
-    "post": "By a signed post to where alarms go",
+    "post": "By a signed POST to the alarm address",
 }
 
 
@@ -125,7 +125,7 @@ async def ask_second_factor(view: View) -> Form:
         secret=parts,
         fields=(
             Field("totp", "Secret", kind="hidden", value=totp),
-            Field("code", "The code that it shows now", echo=False),
+            Field("code", "Code that it shows now", echo=False),
         ),
     )
 
@@ -179,7 +179,7 @@ async def do_add_passkey(view: View, reason: str) -> str:
     console, challenge = view.console, view.given.get("challenge", "")
     now = view.context.clock.now()
     if begun_at(console.mark_key, challenge, to=_session_of(view), now=now) is None:
-        raise UsageError("ten minutes have passed, or another session began this: open it again")
+        raise UsageError("ten minutes have passed, or another session opened this: open it again")
     answer = PasskeyAnswer(
         origin=passkey_origin(console.origin),
         challenge=challenge,
@@ -255,7 +255,7 @@ async def _ended(view: View) -> list[sessions.OwnSession]:
         return [each for each in own if each.id != here]
     found = [each for each in own if each.id == asked]
     if not found:
-        raise NotFoundError("none of your sessions in force has this number: look at the list")
+        raise NotFoundError("you have no open session with this number: look at the list")
     return found
 
 

@@ -71,7 +71,7 @@ LISTED_ON: Final = {
 }
 """Menu page for each page of a single thing that has no list of its own."""
 NOT_CONFIRMED: Final = (
-    "that is not your password, or it was tried too often: wait a minute and look again"
+    "that is not your password, or it was tried too often: wait a minute, then try again"
 )
 
 NOT_PROVED: Final = (

@@ -261,7 +261,7 @@ async def ask_match(view: View) -> Form:
     line_field = Field(
         "line",
         "The left-over line",
-        hint="The id of a line, as the page of the break that is about it shows it.",
+        hint="Copy the line's id from the page of its break.",
     )
     return _form(
         found,
@@ -277,7 +277,7 @@ async def do_match(view: View, reason: str) -> str:
     found = await _seen_break(view)
     chosen = view.request.query_params.getlist("line") or [view.given.get("line", "").strip()]
     if not all(chosen):
-        raise UsageError("say which line")
+        raise UsageError("enter the id of the line")
     by = view.person.name
     await break_acts.match_lines(view.context, found.identity, lines=chosen, reason=reason, by=by)
     return address("breaks", found.identity)
@@ -387,7 +387,7 @@ def _none_chosen(view: View, error: UsageError) -> Form:
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
-    none = "No break is chosen: tick some in the list, or say which below it."
+    none = "No break is chosen: tick some in the list, or choose them below it."
     line = spoken(str(error)) if ticked else none
     return Form("Breaks", _list(view), line, ready=False)
 
@@ -474,7 +474,7 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
             against.append(f"{_named(each)} One person may not accept it alone: {because}.")
     if against:
         return [
-            "Go back and leave these out; what takes a second person is proposed on its own page:",
+            "Go back and leave these out. Propose each of them on its own page:",
             *against[:SHOWN],
         ]
     together = allowance.why_not(*(each.seen.money for each in found))
@@ -500,7 +500,7 @@ CONSEQUENCES: Final = {
 async def ask_settle(view: View) -> Form:
     found = await _seen_break(view)
     if found.seen.cause not in worklist.LATE:
-        line = "This is no late money: it is decided on its own page."
+        line = "This break is not late money. Decide about it on its own page."
         return _form(found, line, ready=False)
     if found.life.state == "closed":
         line = "It is closed: there is nothing to decide."
@@ -521,7 +521,7 @@ async def ask_settle(view: View) -> Form:
         fields=(
             Field(
                 "action",
-                "What becomes of it",
+                "What happens to the money",
                 choices=tuple(SETTLINGS.items()),
                 value=worklist.proposed_settling(found),
             ),

@@ -194,7 +194,7 @@ async def ask_letter(view: View) -> Form:
             ),
             Field(
                 "respond_by",
-                f"Until when the bank takes an answer ({view.context.calendar_zone})",
+                f"Deadline for an answer to the bank ({view.context.calendar_zone})",
                 value=_typed_moment(case.respond_by, view.context.calendar_zone),
                 hint="Such as 2026-12-24 10:00, or a day; leave it empty if you do not know.",
                 required=False,

@@ -55,15 +55,15 @@ async def ask_declare_coverage(view: View) -> Form:
     return Form(
         "What files cover",
         "/coverage",
-        "From then on, what lies within these days and is in no file of this name counts as "
-        "missing, and the report says that you declared it. Declare only what you know of the "
+        "From then on, whatever is dated within these days but is in no file of this name counts "
+        "as missing. The report says that you declared it. Declare only what you know of the "
         "files."
         if choices
         else "Nothing is imported yet whose coverage could be declared.",
         ready=bool(choices),
         fields=(
             Field("name", "Files of", choices=tuple(choices)),
-            Field("wallet", "Sub-account", hint="Empty: all of it.", required=False),
+            Field("wallet", "Sub-account", hint="If empty: all of it.", required=False),
             *day_fields(required=True),
         ),
     )

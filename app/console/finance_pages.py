@@ -62,7 +62,7 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
 
 CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     "too_early": (None, "Wait until then."),
-    "unread": (None, "See that the service runs; /readyz says when it is ready."),
+    "unread": (None, "Check that the service runs; /readyz says when it is ready."),
     "coverage": (
         "/coverage",
         "Import the file of the other days, or declare which days the imported files cover.",
@@ -71,7 +71,7 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "/imports?kind=bank",
         "Ask the bank for the statement again, take its import back, and import the new one.",
     ),
-    "unasked": ("/setup", "See that the service runs and reaches the provider, then look again."),
+    "unasked": ("/setup", "Check that the service runs and reaches the provider, then look again."),
     "unreadable": (
         "/deliveries?verdict=unreadable",
         "Correct the profile of the source, or note what each message says.",

@@ -322,7 +322,7 @@ async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:
-        raise UsageError("look at what would be taken back first")
+        raise UsageError("first look at what would be taken back")
     take_back = partial(
         view.console.work,
         withdraw_import.withdraw_import,

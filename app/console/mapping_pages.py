@@ -82,7 +82,7 @@ async def ask_map_columns(view: View) -> Form:
             asked.append(
                 Field(
                     f"less.{name}",
-                    f"{label}, less what stands in",
+                    f"{label}, minus the column",
                     choices=columns,
                     hint="Where money that left has a column of its own.",
                     required=False,
@@ -94,18 +94,18 @@ async def ask_map_columns(view: View) -> Form:
     signs = Field("signs", "How money that left is written", choices=SIGNS)
     zone = Field(
         "zone",
-        "Zone of times that name none",
+        "Time zone of times without one",
         hint="Such as Africa/Nairobi or +03:00; else the merchant's.",
         required=False,
     )
-    account = Field("account", "Account of rows that name none", required=False)
+    account = Field("account", "Account of rows without one", required=False)
     sources = tuple((name, name) for name in sorted(view.context.settings.sources))
     whose = Field("source", "Whose statement", choices=sources, required=False)
     return Form(
         upload.file.path.name,
         address("imports", upload.name),
         NEEDED[kind],
-        *(("Say also what each word of the chosen columns means.",) if words else ()),
+        *(("Now choose what each word in these columns means.",) if words else ()),
         ready=not upload.busy,
         reason=False,
         columns=tuple(seen.columns),
@@ -118,9 +118,7 @@ async def ask_map_columns(view: View) -> Form:
             numbers,
             *((signs,) if kind in ("statement", "bank") else ()),
             zone,
-            Field(
-                "currency", "Currency of rows that name none", hint="Such as KES.", required=False
-            ),
+            Field("currency", "Currency of rows without one", hint="Such as KES.", required=False),
             *((whose,) if kind == "statement" and sources else ()),
             *((account,) if kind == "bank" else ()),
         ),
@@ -169,7 +167,7 @@ async def do_map_columns(view: View, reason: str) -> str:
     signs = given.get("signs", "")
     asked = ((numbers, NUMBERS), (dates, DATES), (first, FIRST_ROWS), (signs, SIGNS))
     if not all(value in dict(choices) for value, choices in asked):
-        raise UsageError("this is no form of this console")
+        raise UsageError("this form is not from this console")
     words = {name: _words_in(seen, column, given) for name, column in columns.items()}
     if first != NAMES_COLUMNS:
         if not {*columns.values(), *less.values()} <= {"", *seen.places}:

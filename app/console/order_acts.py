@@ -130,8 +130,7 @@ async def ask_tell_again(view: View) -> Form:
             f"It was published as number {last.seq}; what became of it so far: {last.state}, "
             f"after {counted(last.tries, 'try', 'tries')}.",
             " ".join(ledger["plain"]["answer"]),
-            "A shop that follows the rules recognizes a number that it knows, and does nothing "
-            "twice.",
+            "A shop that follows the rules recognizes a known number, and ignores the repeat.",
         )
     return Form(order, address("orders", order), *lines, ready=bool(found))
 
@@ -200,7 +199,7 @@ async def ask_unmask(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        "You see the customer's phone number in full, once: on the next page alone.",
+        "The next page shows the customer's full phone number, once.",
         "The trail keeps that you saw it, and why; it does not keep the number.",
     )
 
@@ -264,8 +263,8 @@ async def ask_accept_finding(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        "What was found stays as it is. Accept it where nothing is left to do about it: the "
-        "order then needs no person for it.",
+        "Accept a finding if nothing is left to do about it. The finding stays, but the order no "
+        "longer needs a person for it.",
         "It needs one again as soon as something new arrives about it.",
         fields=(Field("finding", "What you accept", choices=choices),),
     )
@@ -289,8 +288,8 @@ async def ask_release(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        "It is published as any other order then, and the shop is notified: it may ship it.",
-        "Release it only after you have looked up what it is held for, such as with the "
+        "The order is then published like any other, and the shop is notified: it may ship it.",
+        "Release it only after you have checked the reason for the hold, for example with the "
         "payment service.",
         fields=(Field("held_for", "What it is held for", choices=choices),),
     )
@@ -392,7 +391,7 @@ async def ask_take_alarm(view: View) -> Form:
         return Form(
             name.replace("_", " "),
             "/",
-            "This alarm does not last any more: there is nothing to do.",
+            "This alarm has ended: there is nothing to do.",
             ready=False,
         )
     return Form(

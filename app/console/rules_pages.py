@@ -66,7 +66,7 @@ def _limit_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     code = view.word("currency") or ""
     known = next((e for e in rule_text.limits_of(rules) if e["currency"] == code), {})
     hints = {
-        "accept_alone_max": "Empty: no limit of its own, which takes two people for any amount "
+        "accept_alone_max": "If empty, this currency has no limit: any amount takes two people "
         "once another currency has one.",
         "accept_alone_day": "Empty: the same as for one decision.",
         "accept_alone_month": "Empty: five times the day.",
@@ -312,7 +312,7 @@ async def ask_save_rules(view: View) -> Form:
         "preview shows."
         if count
         else "They would change no match and no break.",
-        "The next run goes by them; runs and closed months of before stay what they are.",
+        "The next run uses them; earlier runs and closed months stay as they are.",
         "You put them in force in your name."
         if alone
         else "The rules in force limit what one person may do alone: you propose these, and "
@@ -346,6 +346,6 @@ ACTS: Final = (
         ask_save_rules,
         do_save_rules,
         button="Put them in force",
-        done="The rules are in force; the next run goes by them.",
+        done="The rules are in force; the next run uses them.",
     ),
 )

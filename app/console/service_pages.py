@@ -214,7 +214,7 @@ async def ask_redeliver(view: View) -> Form:
         f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
         f"{counted(row['tries'], 'try', 'tries')} so far.",
         "It is sent once more with the id that it had, and has three more days to be taken. A "
-        "shop that follows the rules knows the id, and does nothing twice.",
+        "shop that follows the rules knows the id, and ignores the repeat.",
     )
 
 
@@ -244,8 +244,8 @@ async def ask_redeliver_all(view: View) -> Form:
     back, ready = f"/notifications?{query}", 0 < len(found) <= MOST_AGAIN
     if len(found) > MOST_AGAIN:
         line = (
-            f"There are more than {MOST_AGAIN:,}. Find out first why the shop takes none; then "
-            "whoever owns the machine sends all: tallyhook notifications redeliver"
+            f"There are more than {MOST_AGAIN:,}. Find out first why the shop takes none; then, "
+            "to send all, have the machine's admin run: tallyhook notifications redeliver"
         )
     elif not found:
         line = "There is none to send."
@@ -253,8 +253,8 @@ async def ask_redeliver_all(view: View) -> Form:
         line = (
             f"{counted(len(found), 'notification')} of this list "
             f"{'is' if len(found) == 1 else 'are'} sent once more, each with the id that it had, "
-            "and has three more days to be taken. A shop that follows the rules knows the ids, and "
-            "does nothing twice."
+            "and has three more days to be taken. A shop that follows the rules knows the ids, "
+            "and ignores the repeats."
         )
     sealed = Field("seen", "What was shown", kind="hidden", value=_numbers(found))
     return Form(
@@ -285,8 +285,8 @@ async def ask_rotate_key(view: View) -> Form:
         "stays good.",
         "Those who check evidence need the new public key through a separate channel. The page "
         "Log shows its fingerprint.",
-        "A service that runs signs with the old key until it is restarted: have it restarted "
-        "right afterwards. It cannot be taken back; another key may follow.",
+        "A running service signs with the old key until it is restarted: have it restarted right "
+        "afterwards. It cannot be taken back; another key may follow.",
         reason=False,
         password=True,
     )
@@ -349,7 +349,7 @@ async def ask_invite(view: View) -> Form:
         f"{notice}.",
         reason=False,
         fields=(
-            Field("name", "Name", value=name, hint="As the audit trail shall show it."),
+            Field("name", "Name", value=name, hint="As the audit trail will show it."),
             Field(
                 "role", "Role", choices=tuple((each, each) for each in operators.ROLES), value=role
             ),
@@ -387,8 +387,7 @@ async def ask_disable(view: View) -> Form:
     return Form(
         name,
         "/people",
-        f"{name} may do nothing any more, from this moment on: all their sessions end, and "
-        "they cannot sign in again.",
+        f"{name} loses all access at once: all their sessions end, and they cannot sign in again.",
         "The trail keeps the name, and it is never given to another person. It cannot be taken "
         "back.",
         reason=False,
@@ -421,7 +420,7 @@ async def ask_add_token(view: View) -> Form:
     return Form(
         "a program",
         "/tokens",
-        "You get a token, shown once. Whoever has it may do with the API what it is for.",
+        "You get a token, shown once. Whoever has it may use the API within its scope.",
         "read: orders and the outcome feed. orders: register orders. checkout: start payments. "
         "finance: reports. evidence: bundles.",
         reason=False,
@@ -439,7 +438,7 @@ async def ask_add_token(view: View) -> Form:
             Field(
                 "until",
                 "Until",
-                hint="A day, a moment, or a length of time such as 90d or 12h; nothing: no end.",
+                hint="A day, a moment, or a length of time such as 90d or 12h; if empty: no end.",
                 required=False,
             ),
         ),

@@ -118,8 +118,8 @@ def _chosen(view: View) -> Source:
     source = None if name is None else view.context.sources[name]
     if source is None or not _testable(view, source):
         raise UsageError(
-            "a test event is sent in the sandbox alone, to a source whose provider documents "
-            "events; of others, have the provider send one"
+            "test events are sent only in the sandbox, and only to sources whose provider "
+            "documents events; for other sources, have the provider send one"
         )
     return source
 
@@ -162,8 +162,8 @@ async def ask_test_event(view: View) -> Form:
 
 
 UNCONFIRMED: Final = (
-    "Events of this provider count only after it was asked, and it does not know of this one: its "
-    "order stays pending."
+    "Events of this provider count only after the provider confirms them. It does not know this "
+    "one, so its order stays pending."
 )
 
 

@@ -123,7 +123,7 @@ async def ask_withdraw_payment(view: View) -> Form:
     because, ready = None, found.state in ("assigned", "dismissed")
     if ready:
         because = await placing.why_not_alone(view.context, _asked(view, "withdraw"))
-    line = "It is no order's again, unless its events or the shop name one."
+    line = "The payment then belongs to no order, unless its events or the shop name one."
     if because is not None:
         line = f"{capital(because)}. It is done when another operator approves it."
     return _form(
@@ -190,7 +190,7 @@ ACTS: Final = (
         "payment_proposed",
         ask_assign_payment,
         do_assign_payment,
-        done="It is the order's now, which is judged again.",
+        done="It belongs to the order now, and the order is judged again.",
     ),
     Act(
         "Withdraw what was decided about a payment",

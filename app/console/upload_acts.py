@@ -71,14 +71,14 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
         Field(
             "account",
             "Which account of the bank",
-            hint="Only for a bank's file whose rows name none.",
+            hint="Only for a bank's file whose rows have no account.",
             required=False,
         ),
         Field(
             "preset",
             "Whose export",
             choices=PRESETS,
-            hint="Not for a bank's file, whose format is found out.",
+            hint="Not for a bank's file, whose format is detected.",
             required=False,
         ),
         Field(
@@ -98,10 +98,10 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
             "dates",
             "How dates are written",
             choices=DATES,
-            hint="Where 05/06/2026 may be the fifth of June or the sixth of May.",
+            hint="Needed if 05/06/2026 could be the fifth of June or the sixth of May.",
             required=False,
         ),
-        Field("currency", "Currency of rows that name none", hint="Such as KES.", required=False),
+        Field("currency", "Currency of rows without one", hint="Such as KES.", required=False),
         Field(
             "encoding",
             "Encoding",
@@ -253,7 +253,7 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
         raise UsageError("choose one of the listed characters that divide cells")
     dates = given.get("dates", "")
     if dates not in dict(DATES):
-        raise UsageError("this is no way to write dates")
+        raise UsageError("choose one of the listed ways to write dates")
     return imports.ImportRequest(
         path=file.path,
         account=given.get("account", "").strip(),
@@ -282,7 +282,7 @@ async def ask_read_as(view: View) -> Form:
     return Form(
         upload.file.path.name,
         address("imports", upload.name),
-        "The file is read once more, as you say; nothing is imported by that.",
+        "The file is read again with these choices. Nothing is imported yet.",
         ready=not upload.busy and imports_pages.state_of(upload) != "imported",
         reason=False,
         fields=(*([sheet] if len(upload.sheets) > 1 else []), *await _reading_fields(view)),
@@ -311,7 +311,9 @@ async def ask_import(view: View) -> Form:
     back = address("imports", upload.name)
     subject = upload.file.path.name
     if state != "to_confirm" or seen is None:
-        line = "There is nothing to import: it is being read, it was imported, or no row is clear."
+        line = (
+            "There is nothing to import: it is being read, was imported before, or no row is clear."
+        )
         return Form(subject, back, line, ready=False)
     subject = f"{subject}, {imports_pages.KINDS[seen.kind]}"
     lines = [
@@ -330,7 +332,7 @@ async def ask_import(view: View) -> Form:
             "put the file right and send it again."
         )
     if not seen.new and not seen.changed:
-        lines.append("It says nothing new: nothing will change.")
+        lines.append("The file contains nothing new: nothing will change.")
     lines.append(
         f"It is the file with the digest {upload.file.sha256}. A changed row is a new version, and "
         "the old one is kept; the next run compares all of it."
@@ -441,7 +443,7 @@ async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
     upload = imports_pages.upload_of(view, view.needed("upload"))
     differs = imports_pages.differs_in(upload)
     if differs is None:
-        raise UsageError("this file was read otherwise meanwhile: look at it again")
+        raise UsageError("this file was read again with other choices meanwhile: look at it again")
     bank_balances.check_amount(differs, view.given.get("difference", ""))
     made = await bank_balances.propose_difference(
         view.context,
@@ -478,7 +480,7 @@ async def ask_try_folder(view: View) -> Form:
     return Form(
         "the import folder",
         "/imports",
-        f"The service reads {counted(count, 'file')} anew, and imports what is clear now. It "
+        f"The service reads {counted(count, 'file')} again, and imports what is clear now. It "
         "does so by itself when a file changes, a mapping is saved or an import is taken back.",
         ready=count > 0,
         reason=False,

@@ -204,7 +204,7 @@ class Uploads:
                     async for _ in body:
                         pass
                 raise UsageError(
-                    "this is no form of this console, or a field of it is longer than "
+                    "this form is not from this console, or a field of it is longer than "
                     f"{MAX_FIELD_BYTES:,} bytes"
                 ) from None
         try:
@@ -321,7 +321,7 @@ def _taken_from(
         for name, value in form.multi_items():
             if isinstance(value, str):
                 if "\0" in value:
-                    raise UsageError("this is no form of this console")
+                    raise UsageError("this form is not from this console")
                 fields[name] = value
             elif value.size:
                 if len(files) == MOST_KEPT:

@@ -163,11 +163,11 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
 """Short name of each finding. The engine has the full sentences."""
 
 HOLDS: Final[Mapping[HoldReason, str]] = {
-    "rules_changed": "Newer rules alone let it be shipped",
+    "rules_changed": "Only newer rules let it be shipped",
     "poisoned_delivery": "A message about it was set aside",
     "unreadable_delivery": "A message about it cannot be read",
     "maybe_other_shop": "Its payment may be another shop's",
-    "gap_accepted": "What was said of its money may be lost",
+    "gap_accepted": "Reports about its money may be lost",
 }
 """Wording of the reasons for holding an order."""
 
@@ -202,20 +202,20 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
 
 SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "book": "Lines of the order book.",
-    "takings": "What was captured, held against the order book.",
-    "settlement": "What was captured, held against the provider's statements.",
+    "takings": "Captures, compared with the order book.",
+    "settlement": "Captures, compared with the provider's statements.",
     "statement": "Lines of the provider's statements.",
-    "payouts": "Payouts of the statements, held against the bank.",
+    "payouts": "Payouts of the statements, compared with the bank.",
     "bank": "What the bank booked.",
 }
 """Wording of the sides of the control totals."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
-    "assigned": "Somebody is at it.",
+    "assigned": "Somebody is working on it.",
     "accepted": "Written off. It opens again as soon as its money changes.",
     "closed": "Nothing differs any more.",
-    "to_decide": "Nobody has said yet what becomes of it.",
+    "to_decide": "Nobody has decided about it yet.",
     "waits_for_refund": "It is to go back, and the refund has not come yet.",
     "settled": "It was decided: kept, or credited.",
 }
@@ -226,7 +226,7 @@ STEPS: Final[Mapping[str, str]] = {
     "changed": "saw it changed",
     "closed": "no longer saw it",
     "reopened": "saw it again",
-    "assigned": "made it somebody's",
+    "assigned": "assigned it to somebody",
     "commented": "noted",
     "accepted": "accepted it",
     "matched": "matched it with a line",
@@ -290,7 +290,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "payment_withdrawn": "withdrew what was decided about a payment",
     "payment_dismissed": "dismissed a payment of no order",
     "reconciled": "started a run",
-    "schedule_run": "had an entry of the schedule done",
+    "schedule_run": "ran an entry of the schedule",
     "report_delivered": "delivered a report",
     "period_closed": "closed a month",
     "period_reopened": "reopened a month",
@@ -305,7 +305,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "data_exported": "took a copy of a person's data",
     "restored_without_erasures": "put back a backup without its erasures",
     "key_rotated": "began a new evidence key",
-    "log_renamed": "had the log go on under a new origin",
+    "log_renamed": "gave the log a new origin",
     "operator_added": "added an operator",
     "operator_disabled": "disabled an operator",
     "operator_invited": "invited an operator",
@@ -318,12 +318,12 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "notifications_redelivered": "notified the shop again",
     "orders_released": "released orders",
     "finding_accepted": "accepted a finding of an order",
-    "clock_put_right": "redated what a clock that was ahead had dated",
+    "clock_put_right": "redated entries from a clock that was ahead",
     "deliveries_reverified": "judged refused deliveries again",
     "message_judged": "judged a message that could not be read",
-    "deliveries_retried": "had deliveries read again that were set aside",
+    "deliveries_retried": "had set-aside deliveries read again",
     "rejection_read": "looked at a refused delivery",
-    "pruned": "deleted what is older than it is kept",
+    "pruned": "deleted data past its retention period",
     "price_changed": "changed an order's price",
     "backed_up": "made a backup",
     "restored": "put back a backup",
@@ -460,7 +460,7 @@ _OPTIONS: Final = tuple(
         (r"--as-of lies", "that moment lies"),
         (r"had not begun at --as-of: choose a later moment", "has not begun: choose earlier days"),
         (r"or take --format html", "or choose HTML"),
-        (r"name an earlier --as-of", "choose an earlier moment"),
+        (r"give an earlier --as-of", "choose an earlier moment"),
         (r"name one as --line", "choose one of them"),
     )
 )

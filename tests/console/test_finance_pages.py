@@ -477,7 +477,7 @@ async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsol
     ]
     text = shown(page)
     assert f"All {found['ties_checked']} sums tie" in text
-    assert "What was captured, held against the order book" in text
+    assert "Captures, compared with the order book" in text
     assert "Paid more than once" in text
     assert 'href="/runs/1"' in listed
 

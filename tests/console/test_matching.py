@@ -384,7 +384,7 @@ async def test_above_the_limit_none_of_several_is_accepted(
     assert above
     assert free
     assert "One person may not accept it alone" in text
-    assert "is proposed on its own page" in text
+    assert "Propose each of them on its own page" in text
     assert "Accept all of them" not in text
     assert sent.status_code == 400
     assert [name in str(refused.value) for name in (*above, *free)] == [

@@ -160,7 +160,7 @@ async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> No
         over = await client.get("/do/take-alarm?alarm=silence")
     assert (alarm["owner"]["name"], alarm["owner"]["state"]) == ("a support", "waiting")
     assert "a support waits for somebody else" in said
-    assert "does not last any more" in shown(over.text)
+    assert "This alarm has ended" in shown(over.text)
     lasting = await alarms(Watched(console.context))
     await forget_owners(context, lasting)
     assert console.driver.rows("SELECT alarm, owner FROM alarm_owners") == [
