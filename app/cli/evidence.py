@@ -88,7 +88,7 @@ def _say_built(built: Built, output: Path) -> None:
     )
     if built.attachments is not None:
         what = "the files" if built.full else "the digests alone, since it is redacted,"
-        printing.note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
+        printing.note(f"It contains {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
         printing.note(
             "The order has not been folded yet, so its next revision is not in the bundle."
@@ -229,7 +229,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 log_group = typer.Typer(
-    help="The log in which everything that is kept is sealed, so that no later change goes unseen.",
+    help="The log that seals everything that is kept, so that no later change goes unseen.",
     no_args_is_help=True,
 )
 
@@ -367,7 +367,7 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
     else:
         leaves = counted(shown["cosigned"], *LEAF)
         have = f"{shown['quorum']} of {counted(len(shown['witnesses']), 'witness', 'witnesses')}"
-        printing.note(f"{have} must cosign, and that many have cosigned {leaves}.")
+        printing.note(f"{have} must cosign a checkpoint; that many have cosigned {leaves}.")
     for left in shown["left"]:
         printing.note(f"Left ({left['way']}): {counted(left['leaves'], *LEAF)}, at {left['at']}.")
 

@@ -122,7 +122,7 @@ def _print(done: Imported) -> None:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
         printing.note(f"Left out, as totals of the rows above: {first}.")
     for (column, word), ignored in done.ignored.items():
-        why = f"{column} is {word}" if word else f"{column} is none of what is kept"
+        why = f"{column} is {word}" if word else f"{column} is not among the words kept"
         printing.note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
     if done.joined:
         rows = counted(done.joined, "row")

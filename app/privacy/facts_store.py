@@ -85,7 +85,7 @@ async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, 
 
 def _misfits(name: str, digest: str, size: int, headers: str, body: bytes | None) -> Iterator[str]:
     if body is None:
-        yield f"the body of {name} is gone, and was not pruned"
+        yield f"the body of {name} is gone, but was not pruned"
         return
     if len(body) != size:
         yield f"the body of {name} does not have its size"
@@ -170,8 +170,8 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
     found = []
     if events != read:
         found.append(
-            f"the index has {counted(events, 'event')}, and the deliveries give {read:,}; "
-            "`tallyhook db check --deep` names them"
+            f"the index has {counted(events, 'event')}, but the deliveries give {read:,}; run "
+            "`tallyhook db check --deep` to list them"
         )
     tables = ("events", "records", "ledgers")
     sql = " UNION ".join(statement(_WITHOUT_MARK, table=table) for table in tables)
@@ -199,20 +199,22 @@ async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:
-        found.append("leaves of the log are missing; see `tallyhook log verify`")
+        found.append("leaves of the log are missing; run `tallyhook log verify`")
     if await node_count(connection) != sum(size >> level for level in range(STEP, 64, STEP)):
-        found.append("hashes of the log are missing, or too many; see `tallyhook log verify`")
+        found.append("hashes of the log are missing, or too many; run `tallyhook log verify`")
     of_rows = sum([await _count(connection, *sealed) for sealed in _SEALED])
     of_rows += await _count(
         connection, "log_leaves", statement("WHERE kind = '{kind}'", kind=READING)
     )
     if leaves != of_rows:
         found.append(
-            f"the log has {counted(leaves, *LEAF)}, and the rows that are there have {of_rows:,}; "
-            "see `tallyhook log verify`"
+            f"the log has {counted(leaves, *LEAF)}, but its rows have {of_rows:,}; run `tallyhook "
+            "log verify`"
         )
     without = await strays(connection, limit=limit)
-    return found + [f"{subject} has no leaf in the log, and waits for none" for subject in without]
+    return found + [
+        f"{subject} has no leaf in the log, and is not queued for sealing" for subject in without
+    ]
 
 
 _SEALED: Final = tuple(

@@ -92,7 +92,7 @@ def read_script(path: Path, *, secret: str) -> Script:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no scenario of Tallyhook's: {type(error).__name__}") from None
+        raise UsageError(f"{path} is not a Tallyhook scenario: {type(error).__name__}") from None
 
 
 EXPECTED: Final = ("outcome", "fulfillable", "findings", "explanation")
@@ -206,7 +206,7 @@ class _Player:
         stated = _json(answer).get("verdict", "accepted")
         verdict = taken if stated == "accepted" else stated
         if verdict != step.verdict:
-            self.differences.append(f"{step.event_id}: {verdict}, and it was {step.verdict} then")
+            self.differences.append(f"{step.event_id}: {verdict}, but it was {step.verdict} then")
         return f"event {step.event_id}: {verdict}"
 
     async def tell(self, step: ScriptStep) -> str:
@@ -243,7 +243,7 @@ class _Player:
         found["findings"] = [each["code"] for each in document.get("findings", ())]
         for name, wanted in self._script.expected.items():
             if comparable(found[name]) != comparable(wanted):
-                self.differences.append(f"{name}: {found[name]}, and it was {wanted} then")
+                self.differences.append(f"{name}: {found[name]}, but it was {wanted} then")
 
     async def _ask(self, method: str, url: str, **words: Any) -> httpx2.Response:
         try:

@@ -282,7 +282,7 @@ def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run:
     said = " ".join(tried.err.split())
     assert "Read with the preset mpesa_portal (M-PESA organisation portal, statement)" in said
     assert "because row 7 has its columns: Receipt No., Linked Transaction ID, A/C No." in said
-    assert "2 rows, of which Transaction Status is none of what is kept." in said
+    assert "2 rows, of which Transaction Status is not among the words kept." in said
     assert "Nothing was imported." in said
     done = run(*words, "--format", "json").document
     assert (done["preset"], done["new"]) == ("mpesa_portal", 6)

@@ -259,7 +259,7 @@ class RetentionContract:
         await pruned(inbox)
         then = context(inbox, at=LATER)
         for sql, words in (
-            ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
+            ("UPDATE deliveries SET pruned_at=NULL", "is gone, but was not pruned"),
             ("UPDATE deliveries SET pruned_at=1", None),
             ("UPDATE events SET claim='succeeding'", "deliveries are not compared, because a row"),
             ("DELETE FROM events", "was pruned, but its event is gone: restore a backup"),

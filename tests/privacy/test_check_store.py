@@ -127,7 +127,7 @@ PLANTED: dict[str, Any] = {
     ),
     "a body that is gone": (
         f"UPDATE deliveries SET body=NULL WHERE id={E1}",
-        ["the body of", "is gone, and was not pruned"],
+        ["the body of", "is gone, but was not pruned"],
     ),
     "a verdict": (
         f"UPDATE deliveries SET verdict='unreadable' WHERE id={E1}",
@@ -304,11 +304,11 @@ PLANTED: dict[str, Any] = {
     "a row that nobody seals": (
         "INSERT OR REPLACE INTO meta VALUES ('sealed ids delivery', '')",
         "DELETE FROM unsealed",
-        ["has no leaf in the log, and waits for none"],
+        ["has no leaf in the log, and is not queued for sealing"],
     ),
     "a leaf of nothing": (
         "INSERT INTO log_leaves VALUES (0, 'delivery', 'dlv_x', '{}', x'00')",
-        ["the log has 1 leaf, and the rows that are there have 0"],
+        ["the log has 1 leaf, but its rows have 0"],
     ),
     "a leaf that is missing": (
         "INSERT INTO log_leaves SELECT 1, 'delivery', id, '{}', x'00' FROM deliveries LIMIT 1",
