@@ -71,7 +71,7 @@ whose accounts service cannot be reached or sends an unusable answer."""
 
 
 class CompanyRefused(TallyhookError):
-    """Refusal of a sign-in with the company's account. The sentence says what to do."""
+    """Refusal of a sign-in with the company's account. The error's text says what to do."""
 
 
 class CompanyUnreachable(UnreachableError):
@@ -120,7 +120,7 @@ class _Kept:
 class CompanyProvider:
     """Client of the OpenID provider through which people sign in to one console.
 
-    back  address of the console to which the provider redirects browsers
+    back  the console's address, to which the provider redirects browsers
     """
 
     def __init__(
@@ -455,7 +455,8 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim in seconds as an instant. Return None if it is missing or no such number."""
+    """Return a claim in seconds as an instant. Return None if the claim is missing, or is no
+    plausible Unix time."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None

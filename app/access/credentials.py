@@ -116,7 +116,8 @@ def is_totp_secret(text: str) -> bool:
 
 
 def totp_code(secret: str, step: int) -> str:
-    """Return the code of a time step: RFC 4226 section 5.3, with the step as the counter."""
+    """Return the one-time code of a time step. RFC 4226 section 5.3 defines the code; the step is
+    the counter."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -130,7 +131,7 @@ def step_of(now: Instant) -> int:
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
     """Return the time step of a one-time code. Only the present and the previous step are accepted.
 
-    after  the last used step, or None. A step that is not later is refused
+    after  the last used step, or None. This step and all earlier steps are refused
 
     Returns None for a code that is not accepted.
     """

@@ -54,8 +54,9 @@ def skeleton(name: str) -> str:
 def _prototype(character: str) -> str:
     """Return one representative for all characters that look alike.
 
-    The library lists all look-alikes of a group under the group's representative. Under every other
-    character it lists only the representative.
+    The package confusable_homoglyphs sorts look-alikes into groups. Each group has a
+    representative. For the representative, the package lists all look-alikes. For any other
+    character, it lists only the representative.
     """
     from confusable_homoglyphs.confusables import confusables_data
 

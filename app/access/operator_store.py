@@ -24,7 +24,8 @@ from reconcile.instants import Instant
 class Operator:
     """A person who can have a role, and when the person was disabled, if ever.
 
-    account  the machine's account that named the person; None if they proved their identity
+    account  name of the machine's account, if its owner acts under this person's name without
+             proof; None if the person proved their identity
     company  id of the person's company account; None if the person signs in with a password
     """
 
@@ -216,9 +217,12 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return (maker, holder) of every invitation and personal token created after an instant, used
-    or not. Leave out those that two founders created for each other before the machine's owner
-    confirmed that the founders are different persons."""
+    """Return the maker and the holder of every invitation and personal token that was created after
+    an instant. Used ones are included.
+
+    Leave out invitations and tokens that two founders created for each other, if the machine's
+    owner later confirmed that the founders are different persons.
+    """
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "

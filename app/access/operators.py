@@ -261,7 +261,8 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """Name of an operator who proved their identity. A plain string is only the owner's claim."""
+    """Name of an operator who proved their identity. If a name is a plain string, the machine's
+    owner only claimed to act for this operator."""
 
     __slots__ = ()
 
@@ -271,8 +272,8 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Make the given token's owner the acting operator inside the block. A call that names a proven
-    operator takes precedence."""
+    """Make the given token's owner the acting operator inside the block. If a function is called
+    with another proven name, that name is used instead."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -418,11 +419,11 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the transaction of the act, and return the entry's number.
+    """Append an audit entry in the transaction of the recorded action. Return the entry's number.
 
     order  the order to which the entry belongs in the transparency log
-    at     instant of the act, read inside the transaction. Read earlier, it could fall into a month
-           that is closed while the act waits for its lock
+    at     instant of the action, read inside the transaction. An earlier instant could fall into a
+           month that is closed while the action waits for its lock
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -511,7 +512,8 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries by number, with optional filters; newest first with `before`."""
+    """Return audit entries in order of their numbers, with optional filters. If `before` is given,
+    return the newest entries first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,

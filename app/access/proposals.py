@@ -80,7 +80,7 @@ class Agreed:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """Return the facts for the act's own audit entry."""
+        """Return the facts of the agreement, for the audit entry of the proposed act."""
         return {"second": self.second, "proposal": self.proposal}
 
 
@@ -117,19 +117,20 @@ class ProposalKind:
     perform  carries out the act. In its writing transaction it calls `agree` first, once, and
              writes in the name of `Agreed.who`. Raises UsageError if the act is impossible; the
              proposal then still waits
-    takes_long  whether `perform` may take minutes. If so, no receiver runs it
-    for_good    whether the act is irreversible. If so, approving it needs the password again
-    where       returns the list and item whose page shows the subject, as ("orders", "ORD-1"), or
-                None
-    particulars members of `given` that the sentence omits, each with a heading
-    tables      members of `given` that are rows of a table as JSON, each with a heading. A row's
-                cells are what, before, after, note
-    unfinished  returns a sentence about an act that was begun but not finished, with the command
-                that finishes it, or None. Omitted if the act is one transaction
+    takes_long  whether `perform` may take minutes. If so, the receiver of webhooks never runs it
+    for_good    whether the act is irreversible. If so, the approver must type their password again
+    where       returns the list and the item whose page shows the subject, such as ("orders",
+                "ORD-1"); returns None if no page shows the subject
+    particulars  headings of those members of `given` that the sentence omits
+    tables      headings of those members of `given` that are rows of a table, as JSON. Each row has
+                four cells: the thing that changes, its old value, its new value, and a note
+    unfinished  returns a sentence if the act was begun but not finished, and None otherwise. The
+                sentence names the command that finishes the act. Omitted if the act is one
+                transaction
     typed       heading of a value that the approver types again, because no proposal may store it
     must_fit    raises UsageError if the approver typed another value than was proposed
-    open_for    how long after approval the proposer alone may carry out the act; None if approving
-                carries it out
+    open_for    time after the approval in which the proposer alone may carry out the act; None if
+                the approval carries it out
     """
 
     name: str
@@ -188,7 +189,8 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return the same state for all subjects. For kinds that ignore a subject's changes."""
+    """Return the same state for all subjects. Used by kinds of acts for which changes of the
+    subject do not matter."""
     return ""
 
 
@@ -203,7 +205,7 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Build the `where` of a kind whose subjects are items of the list `pages`."""
+    """Build the function `where` for a kind of act whose subjects are items of the list `pages`."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -233,8 +235,8 @@ async def propose(
     """Insert a proposal and its audit entry in the caller's transaction.
 
     who       the proposer, as returned by `permitted` for the kind's action
-    because   why one person may not do the act alone. The text begins a refusal's message and ends
-              the proposal's sentence
+    because   clause that says why one person may not do the act alone. It is the start of the
+              message of a refusal, and the end of the proposal's sentence
     sentence  the act, with its money and consequence
 
     Raises UsageError for a proposer who has not proved their identity, and for a duplicate.
@@ -279,7 +281,7 @@ def check_reason(
 ) -> None:
     """Raise UsageError for a text that cannot be stored as a reason.
 
-    of         the thing that needs the reason, with its article
+    of         words for the thing that needs the reason, such as `a proposal`
     needed     whether an empty reason is refused
     countries  calling codes of countries, to find phone numbers written without a plus sign
     """
@@ -339,7 +341,7 @@ class Proposals:
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return the proposals of these kinds that wait, the first to expire first."""
+        """Return the waiting proposals of these kinds. The first to expire comes first."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()

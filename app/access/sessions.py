@@ -167,10 +167,14 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return the token of a link that opens one short session of an operator. Only the machine's
-    owner may create it, for when nobody can sign in. Raise UsageError if `by` may not do this, and
-    NotFoundError for an unknown operator. For the approval of proposals, the link counts like an
-    invitation."""
+    """Return the token of a link that opens one short session of an operator.
+
+    The link is for the case that nobody can sign in. Only the machine's owner may create it. Two
+    persons of whom one gave the other such a link cannot approve each other's proposals for some
+    time, as with an invitation.
+
+    Raises UsageError if `by` may not create a link, and NotFoundError for an unknown operator.
+    """
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -541,7 +545,8 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential; None if the person has no password, as a guest of the demo."""
+    """Return a person's credential. Return None if the person has no password. A guest of the demo
+    has none."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 

@@ -51,9 +51,11 @@ async def issue_token(
 ) -> str:
     """Issue a token under a name that is not taken.
 
-    until  expiry: an RFC 3339 moment, the last day in the zone, or a time from now such as 90d
+    until  expiry of the token: an RFC 3339 moment; the last day of its use, in the time zone
+           `zone`; or a time from now, such as 90d
 
-    Raises UsageError for a bad or taken name, an invalid expiry, and a person who may not do this.
+    Raises UsageError for a bad or taken name, for an invalid expiry, or if the person may not issue
+    tokens.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")

@@ -58,8 +58,8 @@ class EvidenceRoutes:
     async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
         """Build an order's evidence: a ZIP that a stranger can check, without personal data.
 
-        For the roles finance, support and admin; the trail says who built it. It takes some
-        seconds, and one is built at a time.
+        The roles finance, support and admin may build it. The audit trail records who built it.
+        Building takes some seconds. Only one bundle is built at a time.
         """
         folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
         try:

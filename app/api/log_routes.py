@@ -60,9 +60,9 @@ class LogRoutes:
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
         """List deliveries, newest first, without bodies.
 
-        Refused ones are included for the roles finance and support. With `kind` or `no_order` a
-        page may have fewer than `limit`, or none, although there are more: `next` is null only
-        where all were looked at.
+        Refused deliveries are included for the roles finance and support. With `kind` or
+        `no_order`, a page may have fewer deliveries than `limit`, or none, although more deliveries
+        follow. `next` is null only if no delivery is left to examine.
         """
         refused = who.role in MAY_READ["refused_deliveries"]
         page = await delivery_log.list_deliveries(self._context, **asdict(asked), refused=refused)
@@ -70,9 +70,9 @@ class LogRoutes:
         return {"deliveries": found, "next": page.older}
 
     async def get_delivery(self, delivery: str, who: Holder) -> WholeArrivalDocument:
-        """Return one arrival with its headers, in which secrets and customers' numbers are masked.
+        """Return one delivery with its headers, in which secrets and customers' numbers are masked.
 
-        The trail records who opened a refused one.
+        The audit trail records who opened a refused delivery.
         """
         entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):
@@ -109,7 +109,8 @@ class LogRoutes:
     async def release_order(
         self, reference: str, who: Holder, asked: ReleaseAsked, body: BecauseDocument
     ) -> LedgerDocument:
-        """Release a held order: it is published, and the shop notified, as for any other."""
+        """Release a held order. The order is then published, and the shop is notified, as for any
+        other order."""
         await release_hold(
             self._context,
             reference,
@@ -120,7 +121,7 @@ class LogRoutes:
         return await order_document(self._context, reference)
 
     async def list_witnesses(self) -> WitnessesDocument:
-        """List the log's witnesses, and the last checkpoint that left through each of them."""
+        """List the log's witnesses, and the last checkpoint that was published in each way."""
         return await witness_document(self._context)
 
 

@@ -88,8 +88,12 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links from a list to operations on one of its items. The item's parameters
-    come from the first item."""
+    """Return OpenAPI links from an operation that returns a list to operations on one item of the
+    list.
+
+    place       JSON pointer to the id of the first item in the list's answer
+    parameters  operation ids, each with the name of the parameter that takes the item's id
+    """
     return {
         operation: {
             "operationId": operation,
@@ -159,7 +163,8 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return the description of a query parameter. An empty optional one counts as absent."""
+        """Return the description of a query parameter. If the parameter is optional, an empty value
+        is allowed."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}

@@ -111,18 +111,19 @@ class Operation:
 
     tag          tag in the description; if empty, the path's first word
     answers      descriptions of answers by status, including problems
-    retry_after  statuses whose answers state when to ask again
+    retry_after  statuses of answers that state when to repeat the request
     unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is empty,
                  the error's own sentence is used
-    refused      status and code of the problem for a UsageError, with the error's sentence
-    may          action or reading that a person's role must permit
+    refused      status and code of the problem for a UsageError. The problem has the error's
+                 sentence
+    may          permission that the person's role must have, to act or to read
     body         document of a request body that the endpoint reads itself
     body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
-    media        media types of an answer that can be something other than JSON
-    waits        whether the endpoint itself waits until deliveries are read, and itself reports
-                 unread ones
+    media        media types of the answer, if it can be something other than JSON
+    waits        whether the endpoint waits by itself until deliveries are read, and reports unread
+                 deliveries by itself
     alone        whether only one request of this kind is answered at a time. Long lists take
-                 seconds of processor time, in which deliveries must be acknowledged
+                 seconds of processor time, and deliveries must be acknowledged meanwhile
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -244,7 +245,8 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Gate of the API: admits callers, and knows the limits and the age of unread deliveries."""
+    """Interface through which routes admit callers, and read the limits and the age of unread
+    deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
@@ -379,7 +381,10 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the routes of operations, each mapped to the object with its endpoint."""
+    """Return the routes of these operations.
+
+    served  operations, each with the object that has its endpoint
+    """
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():
         by_path.setdefault(operation.path, {})[operation] = owner

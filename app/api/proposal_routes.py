@@ -100,9 +100,9 @@ class ProposalRoutes:
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
-        """Show the customers' numbers of one's own approved proposal.
+        """Show the customers' phone numbers of one's own approved proposal.
 
-        The trail keeps each look.
+        The audit trail records each request for numbers.
         """
         proposals = await self._load()
         found = await _found(proposals, proposal, who)

@@ -152,7 +152,8 @@ class ReportRoutes:
     ) -> ReportDocument | UnderWay | Response:
         """Report what became of a period's orders and money, now or as known at an instant.
 
-        It is made when it is asked for, and is the same for a minute after.
+        The report is computed on request. For a minute afterwards, equal requests get the same
+        report.
         """
         scope, subject = await self._period(asked, basis=asked.basis)
         job = await self._made(
@@ -218,7 +219,7 @@ class ReportRoutes:
     ) -> RulesPreviewDocument | UnderWay:
         """Return what other matching rules would newly match, lose and change.
 
-        Nothing of it is kept.
+        The tried rules are not stored.
         """
         toml = body["toml"]
         await must_have_read(self._context)
@@ -324,7 +325,8 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Return the period's start, or its end if `last`, from a moment or a merchant's day."""
+    """Parse a moment, or a day in the merchant's zone. For a day, return the day's start, or the
+    day's end if `last`."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

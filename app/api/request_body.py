@@ -99,7 +99,8 @@ def word_parameter(request: Request, name: str) -> str | None:
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query, or else `default`, but at most `high`."""
+    """Return a whole number from the query. If the parameter is absent, return the smaller of
+    `default` and `high`. Raise ApiProblem 422 for a number below `low` or above `high`."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)

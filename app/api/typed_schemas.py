@@ -91,7 +91,8 @@ def _may_lack(kind: Any) -> bool:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows what any of these allows. Plain types share one list."""
+    """Return a schema that allows each value that at least one of the given schemas allows. Schemas
+    that only name a type are joined into one schema with a list of types."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -56,8 +56,8 @@ class UnallocatedRoutes:
         self._proposals = proposals
 
     async def list_unallocated(self, asked: PaymentsAsked) -> unallocated.UnallocatedPageDocument:
-        """List verified payments that belong to no order, those heard of first before the
-        others."""
+        """List verified payments that belong to no order. The payment whose first delivery arrived
+        earliest comes first."""
         request = unallocated.UnallocatedRequest(
             source=asked.source,
             after=asked.after,
@@ -70,7 +70,7 @@ class UnallocatedRoutes:
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
     async def assign_payment(self, payment: str, who: Holder, body: AssigningDocument) -> Placed:
-        """Assign a payment to an order, or propose to."""
+        """Assign a payment to an order, or propose the assignment."""
         return await self._place(
             Placing(
                 kind="assign",

@@ -40,7 +40,8 @@ TELL_AFTER: Final = 3
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may claim a row, and so how long a dead process blocks it."""
+    """Return how long a call may claim a row. If the process dies, the row stays claimed for this
+    time."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
@@ -57,7 +58,7 @@ async def claim(
     row: PendingSession | None = None,
 ) -> PendingSession | None:
     """Claim the payment's row, and return it with the bytes to send. Return None if another process
-    has claimed the row, or if no question is left to ask.
+    has claimed the row, or if the payment's answer is already recorded.
 
     row  row to insert first if the payment has none
     """
@@ -126,7 +127,7 @@ async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPaym
 
 
 def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant) -> bool:
-    """Return whether the service may forget the key before a call that starts now ends."""
+    """Return whether a call that starts now could last until the service forgets the key."""
     return payments.key_is_spent(
         payment,
         now=now,
@@ -261,8 +262,9 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
 
         With a shared database no row is released, because other processes may have claimed it.
 
-        On a full disk the release comes late, and also releases a row that a new call of this
-        process has claimed. That does no harm: `_ask_again` waits until that call has finished.
+        If the disk is full, rows are released later than at the start. A row that a new call of
+        this process has claimed is then released too. That does no harm, because `_ask_again` waits
+        until the call has finished.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

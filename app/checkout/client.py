@@ -268,7 +268,8 @@ class CheckoutClient:
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """Return the seconds for which the service's request for a pause forbids requests."""
+        """Return the seconds until requests are allowed again. Return 0 unless the service has
+        asked for a pause."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 

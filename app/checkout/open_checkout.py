@@ -173,11 +173,11 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result for an order that is, or may be, paid in another way; None for other
-        orders.
+        """Return the result for an order that is, or may be, paid in another way. Return None for
+        other orders.
 
-        Such an order must not be paid again. This holds whether we started no payment of it, or do
-        not know the answer to a payment that we started.
+        An order that may be paid must not be paid again. This also holds if we started no payment
+        of the order, or if the service's answer to our payment is unknown.
 
         Raises OrderCanceledError for an unpaid order that the shop has canceled.
         """
@@ -262,7 +262,8 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row, with the bytes to send; None if another process has it."""
+        """Claim the payment's row, and return it with the bytes to send. Return None if another
+        process has claimed the row."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -299,7 +300,7 @@ class SessionOrderDocument(TypedDict):
 
 
 class SessionDocument(TypedDict):
-    """A session in the payment service's own shape. A refused one has no document."""
+    """A session in the payment service's own shape. A refused session has no document."""
 
     reference: Annotated[str | None, "The service's own."]
     status: Literal["open", "paid", "expired", "unknown", "unresolved"]
@@ -354,7 +355,8 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build an answer's result. Return None if the stored records have a better one."""
+    """Build the result of an answer. Return None if the stored records say more than the answer, so
+    that the result must be built from the records."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session

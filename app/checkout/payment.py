@@ -135,7 +135,11 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Return whether the service may forget the key before a call of `reserve` ends."""
+    """Return whether a call that starts now could last until the service forgets the key.
+
+    lifetime  time for which the service remembers a key
+    reserve   longest duration of a call
+    """
     return now + reserve >= payment.requested.at + lifetime
 
 
@@ -148,8 +152,8 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that the order is paid, and by which event. Return None if the order is not
-    paid, or if that is not settled.
+    """Return a sentence that says that the order is paid, and which event proves the payment.
+    Return None if the order is not paid, or if nobody knows yet whether it is paid.
 
     opened  a session that was opened meanwhile
     """
@@ -163,8 +167,8 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that it is not settled whether the order is paid. Return None if it is
-    settled. A payment that is plainly too small (`amount_differs`) counts as settled.
+    """Return a sentence that says that the amount paid for the order is in doubt. Return None if
+    the amount is certain. A payment that is plainly too small (`amount_differs`) counts as certain.
 
     opened  a session that was opened meanwhile
     """
@@ -283,7 +287,8 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text to store with an answer's record: the answer, or a code for none."""
+    """Return the text to store with an answer's record. The text is the answer, or a code that says
+    why there is no clear answer."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details

@@ -83,7 +83,7 @@ class CheckoutDeniedError(UnreachableError):
 
 
 class CheckoutBusyError(UnreachableError):
-    """Error for a call beyond the number that one process accepts at a time."""
+    """Error for a call that is refused because the process already has too many calls."""
 
 
 # --- the request ----------------------------------------------------------------------------------
@@ -359,7 +359,8 @@ class Denied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComeAgain:
-    """Answer after which to repeat the request with the same key, after `wait_s` seconds."""
+    """Answer that asks to repeat the request with the same key. The next request must wait for
+    `wait_s` seconds."""
 
     code: str
     wait_s: float = 0.0

@@ -205,10 +205,11 @@ def match(
     ] = 60,
     **choice: Any,
 ) -> None:
-    """Match a break with left-over lines by hand. The break and those of its lines close at once.
+    """Match a break with left-over lines by hand. The break is closed at once, and so are the
+    breaks of these lines.
 
-    If the sums differ, the next run reports the difference.
-    With --where, each break is matched with its clearest suggestion of at least --points.
+    If the sums differ, the next run reports the difference. With --where, each break is matched
+    with its clearest suggestion of at least --score.
     """
     if line and choice["where"] is not None and choice["name"] is None:
         raise UsageError(
@@ -237,7 +238,8 @@ def _act(
 ) -> None:
     """Act on one break, or on the breaks that --where selects.
 
-    one, each  words for what was done: for one break alone, and for each of several
+    one   sentence to print after acting on one break
+    each  words that say what was done to each of several breaks
     """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
@@ -329,7 +331,8 @@ def unmatch(
     ] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Undo a match made by hand, even if it closed the break. The next run drops it."""
+    """Undo a match made by hand, even if it closed the break. The next run no longer uses the
+    match."""
     from app.finance.break_acts import unmatch_break
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)

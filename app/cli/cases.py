@@ -57,7 +57,8 @@ def attach_to_break(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Attach a file to a break, such as the provider's answer. It is the order's, too."""
+    """Attach a file to a break, such as the provider's answer. The file also belongs to the break's
+    order."""
     _attach("break", name, file, kind, (note, "", ""), by, form)
 
 

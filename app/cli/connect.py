@@ -118,10 +118,12 @@ def connect(
 ) -> None:
     """Connect a provider: write the source's settings, and print what to register with it.
 
-    Settings already in the file stay; if one differs, nothing is written and the difference is
-    reported. With --wait the command watches beside a running `serve`, and says of a refused
-    delivery, or of one that names no order, what to change: exit code 1 for these, and where none
-    came.
+    Settings already in the file stay. If one differs, nothing is written, and the difference is
+    reported.
+
+    With --wait, the command waits for the first delivery to a running `serve`. If the delivery is
+    refused or names no order, the command says what to change. The exit code is then 1, and also if
+    no delivery comes.
     """
     from app.config.config_file import plan_settings, write_plan
     from app.providers.profile import load_profile
@@ -475,7 +477,8 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit with 1 if it was refused, has no order, or is missing."""
+    """Wait for the first delivery. Exit with 1 if the delivery is refused or has no order, or if no
+    delivery comes."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

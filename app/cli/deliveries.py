@@ -83,8 +83,8 @@ def list_poisoned(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List accepted deliveries that could not be read three times; they are kept, and their orders
-    held."""
+    """List accepted deliveries that `serve` tried three times to read without success. They are
+    kept, and their orders are held."""
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 

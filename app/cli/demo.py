@@ -100,7 +100,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger has the right outcome, and money if that implies any."""
+        """Return whether the ledger has the right outcome. If the outcome implies amounts of money,
+        also check the amounts."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -339,7 +340,8 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return the environment with the given settings, and no others of Tallyhook."""
+        """Return this process's environment with the given settings. Leave out all other settings
+        of Tallyhook."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
