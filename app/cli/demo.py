@@ -461,8 +461,9 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays: cancels this task and stores the signal.
-    The stored signal shows that a server which it ended first has not failed."""
+    """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels the playing task and stores
+    the signal. A server that the signal ended before the task counts as stopped, because the stored
+    signal explains its end."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -477,7 +478,7 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Return the exit code of this work. If a signal arrived before the work failed, or within
+        """Return the exit code of the work. If a signal arrived before the work failed, or within
         SAME_MOMENT_S afterwards, return the exit code for that signal."""
         try:
             return await work

@@ -174,9 +174,11 @@ def scenario(
     as_of: AsOf = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Write an order's evidence as a scenario for `tallyhook sandbox --play`: for bug reports.
+    """Write an order's evidence as a scenario that `tallyhook sandbox --play` can play, for bug
+    reports.
 
-    Without secrets, phone numbers and names; amounts, dates and references stay.
+    The scenario contains no secrets, phone numbers or names. It contains the amounts, dates and
+    references.
     """
     from app.evidence.tell_scenario import tell_scenario
     from app.finance.read_lines import lines_naming
@@ -215,7 +217,8 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write content, perhaps personal, to standard output or a file for its owner only."""
+    """Write content to standard output, or to a new file that only its owner can read. The content
+    may include personal data."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)
@@ -269,10 +272,11 @@ def rename(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Continue the log under a new origin, after a restore, if others know later leaves.
+    """Continue the log under a new origin. Use it after a restore if others know leaves that the
+    backup lacks.
 
-    No service may run. Checkpoints that were signed stay valid under the origin that they name;
-    notify witnesses and partners of the new one.
+    No service may run. Signed checkpoints stay valid under the origin that they name. Notify
+    witnesses and partners of the new origin.
     """
     from app.evidence.seal import rename_log
 
@@ -303,7 +307,8 @@ def seal() -> None:
 
 @log_group.command("checkpoint")
 def checkpoint() -> None:
-    """Print the newest signed checkpoint. Kept elsewhere, it later shows removals."""
+    """Print the newest signed checkpoint. If you store it elsewhere, it can later show that entries
+    were removed."""
     from app.evidence.prove_sealed import newest_checkpoint
 
     found = running.reading(newest_checkpoint)
@@ -349,7 +354,7 @@ def consistency(
 
 @log_group.command("witnesses")
 def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the witnesses, and the last checkpoint that left by each way."""
+    """Show the witnesses, and the last checkpoint that was published in each way."""
     from app.evidence.witnesses import witness_document
 
     shown = running.reading(witness_document)

@@ -124,8 +124,9 @@ def golive(
 ) -> None:
     """Show the checklist before real money moves: what a program can check, and what people sign.
 
-    Checks keys, the public endpoint and the environment, adds what was rehearsed and signed, and
-    prints the list. Exit code 1 until it is complete.
+    The command checks keys, the public endpoint and the environment. It adds the results of
+    rehearsals and the signed statements, and prints the list. Exit code 1 until the list is
+    complete.
     """
     if invocation.invoked_subcommand is not None:
         return
@@ -160,7 +161,8 @@ def sign(
         str, typer.Option("--note", help="What the person states, and where the proof is kept.")
     ],
 ) -> None:
-    """State by name what no program can check. Statements are added and never changed."""
+    """Sign a statement for an item of the checklist that no program can check. Statements are added
+    and never changed."""
     from app.golive import golive
 
     async def signing(context: AppContext) -> str | None:

@@ -161,7 +161,7 @@ def _covered_name(name: str, wallet: str | None) -> str:
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
     """Return the first names, and how many more there are.
 
-    of  total number; None for the number of `names`
+    of  total number of names; None if `names` has all of them
     """
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
@@ -290,10 +290,12 @@ def import_files(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import files of any kind, each recognized by its content, and each whole or not at all.
+    """Import files of any kind. Each file is recognized by its content, and is imported as a whole
+    or not at all.
 
     A statement's source follows from the provider and the account in the file. If several are
-    possible, nothing is guessed. In JSON, several files make a list, with a `problem` in a bad one.
+    possible, nothing is guessed. In JSON, several files make a list. A file that was not imported
+    has a `problem` in the list.
     """
     documents, code = list[dict[str, Any]](), 0
     for file in files:
@@ -408,11 +410,12 @@ def import_records(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import an order book, to be reconciled with money received: all of it, or nothing.
+    """Import an order book, which is later reconciled with received money. If a row is rejected, no
+    row is imported, except with --accept-good.
 
-    The same file again changes nothing; a changed row is a new version, and the old one is kept.
-    A book does not state an order's price: ledgers change only by source, session_reference and
-    payment_reference, which lead the provider's events to the order.
+    The same file again changes nothing. A changed row becomes a new version, and the old version is
+    kept. An order book does not state an order's price. It changes ledgers only through source,
+    session_reference and payment_reference, which assign the provider's events to orders.
     """
     from app.finance.imports import import_book
 
@@ -432,7 +435,7 @@ def list_records(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List the lines of the order book, by key, as they are known or were at an instant."""
+    """List the lines of the order book by key, as known now or at an earlier instant."""
     from app.finance.read_lines import book_document, list_book
 
     at = printing.moment(as_of, "--as-of")
@@ -466,9 +469,11 @@ def import_statement(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import a provider's statement, to be reconciled with money received: all of it, or nothing.
+    """Import a provider's statement, which is later reconciled with received money. If a row is
+    rejected, no row is imported, except with --accept-good.
 
-    The same file again changes nothing; a changed row is a new version, and the old one is kept.
+    The same file again changes nothing. A changed row becomes a new version, and the old version is
+    kept.
     """
     request = request_of(file, **options)
     run_import(partial(_import, request, kind="statement", source=source), form)
@@ -504,7 +509,7 @@ def list_statement_lines(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List the lines of statements, by key, as they are known or were at an instant."""
+    """List the lines of statements by key, as known now or at an earlier instant."""
     from app.finance.read_lines import list_statement, statement_document
 
     at = printing.moment(as_of, "--as-of")
@@ -591,11 +596,12 @@ def import_bank_lines(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import a bank's booked lines, to be reconciled with payouts: all of them, or nothing.
+    """Import a bank's booked lines, which are later reconciled with payouts. If a line is rejected,
+    no line is imported, except with --accept-good.
 
-    The same file again, or one that overlaps with it, changes nothing. Pending lines are left out.
-    A row of CAMT and OFX is an entry of the file, counted from one. If another format already
-    covers a day, its lines are only enriched, by the bank's reference.
+    The same file again, or a file that overlaps with it, changes nothing. Pending lines are left
+    out. A row of CAMT and OFX is an entry of the file, counted from one. If another format already
+    covers a day, the day's lines only get the bank's reference in addition.
     """
     from app.finance.imports import import_bank
 
@@ -612,7 +618,7 @@ def list_bank_lines(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List what the bank booked, the newest first, with the payouts it is matched with."""
+    """List bank lines, newest first, with the payouts that they are matched with."""
     from app.finance.bank_match import booked_lines, check_bucket
 
     check_bucket(stands)
@@ -656,7 +662,8 @@ def show_bank_line(
 
 @bank_group.command("balances")
 def list_bank_balances(form: printing.FormatOption = printing.Format.table) -> None:
-    """List both balances of each statement, and whether the next one begins where it ends."""
+    """List both balances of each statement, and whether the next statement's first balance equals
+    the last balance."""
     from app.finance.bank_balances import list_balances
 
     columns = ("account", "opened", "opening", "closed", "closing", "difference", "state", "import")

@@ -57,7 +57,8 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address, or for another machine unless `yes`."""
+    """Raise UsageError for an invalid address. Also raise it for an address on another machine,
+    unless `yes` is set."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -115,8 +116,9 @@ def trigger(
 ) -> None:
     """Send an event of a provider's documented shape, signed with the configured secret.
 
-    In the sandbox alone. The same words, --at among them, send the same bytes again, signed anew,
-    as providers do; without --at a second body of its id. Exit code 1 where it was refused.
+    The command works only in the sandbox. The same command with the same --at sends the same bytes
+    with a new signature, as providers do when they repeat an event. Without --at, it sends another
+    body with the same event id. Exit code 1 if the service refuses the event.
     """
     from app.providers.connecting import names_no_order
     from app.providers.examples import WantedEvent, find_example
@@ -272,8 +274,9 @@ def listen(
 ) -> None:
     """Forward what a tunnel or a provider sends here, body and headers unchanged.
 
-    Listens on 127.0.0.1 alone; a tunnel of your choice leads there. With --from it sends the
-    requests of a file: exit code 1 if one of them was not accepted.
+    The command listens only on 127.0.0.1. Point a tunnel of your choice there. With --from, the
+    command sends the requests of a file instead. The exit code is then 1 if a request was not
+    accepted.
     """
     check_target(forward, yes=yes, what="what is received")
     if from_file is not None:

@@ -207,7 +207,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether text that UTF-8 cannot encode caused the error or one that it wraps."""
+    """Return whether the error, or one of its causes, is about text that UTF-8 cannot encode."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # an error may be raised from itself
@@ -232,7 +232,8 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run the command in the words. Return its exit code. Typer reports bad arguments."""
+    """Run the command that these words state, and return its exit code. Typer reports bad
+    arguments."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:

@@ -212,7 +212,8 @@ def make_own_token(
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Make a person's own token and show it once. Commands with it act in their name.
+    """Make a person's own token and show it once. Commands that use the token act in the person's
+    name.
 
     Pass the token in --token-file FILE, in TALLYHOOK_OPERATOR_TOKEN, or to the API. `tokens list`
     lists it by name, and `tokens revoke` revokes it.

@@ -470,10 +470,12 @@ def start(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Open the order's checkout session, or return its open one. Safe to repeat.
+    """Open the order's checkout session, or return the session that is already open. Safe to
+    repeat.
 
     Exit code 0: the customer can pay · 1: the order is paid, the amount paid is in doubt, its
-    session has expired, or the service refuses · 4: unknown.
+    session has expired, or the service refuses · 4: nobody knows yet whether the service opened the
+    session.
     """
     from app.checkout.open_checkout import result_document
     from app.checkout.request import CheckoutRequest
@@ -544,7 +546,8 @@ def list_notifications(
     ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List notifications, newest first; the id is the revision's in the outcome feed."""
+    """List notifications, newest first. A notification has the id of its revision in the outcome
+    feed."""
     from app.orders import notify_shop
 
     chosen = next((each for each in notify_shop.STATES if each == state), None)

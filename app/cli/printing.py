@@ -59,8 +59,8 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the exclusive end of a span: an instant, or a day, which is still in the span. Return
-    None for None. Raise UsageError for any other text."""
+    """Parse the exclusive end of a span, which is an instant or a day. A day means its end, because
+    the span includes that day. Return None for None. Raise UsageError for any other text."""
     return None if text is None else _ends(text, option)[1]
 
 
@@ -208,7 +208,12 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace a command's `**options` by another function's parameters not in `without`."""
+    """Return a decorator that replaces a command's parameter `**options` by the parameters of
+    another function.
+
+    options  function with the parameters
+    without  names of parameters to leave out
+    """
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

@@ -122,9 +122,9 @@ def restore(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Put a backup in the database's place. The service must be stopped; the database that was
-    there is kept beside it. Erasures made since the backup are repeated in it, by the journal of
-    erasures."""
+    """Replace the database by a backup. The service must be stopped. The replaced database is kept
+    beside the new one. Erasures made since the backup are read from the journal of erasures and
+    repeated."""
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings
     from app.privacy.backup import restore as put_back
@@ -178,8 +178,8 @@ def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
     """Return the choice to restore without the erasure journal, and the reason for accepting a gap.
-    One reason serves for both. Raise UsageError for an option without a reason, or a reason without
-    an option."""
+    If both options are given, the same reason applies to both. Raise UsageError for an option
+    without a reason, or a reason without an option."""
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
@@ -238,9 +238,9 @@ def prune(
 ) -> None:
     """Delete bodies and headers of settled orders, as `serve` does by itself.
 
-    Deliveries about no order and no payment, such as a customer's new address, are deleted after as
-    many days. Unreadable deliveries, and payments of no order, stay: they need a person's
-    attention. Unsealed data is sealed first. Each class of data has its own time: see
+    Deliveries about no order and no payment, such as a customer's new address, are deleted after
+    the same number of days. Unreadable deliveries, and payments of no order, stay: they need a
+    person's attention. Unsealed data is sealed first. Each class of data has its own time: see
     TALLYHOOK_RETENTION_DAYS and the settings after it.
     """
     from app.config.load import load_settings
@@ -330,14 +330,16 @@ def erase(
 ) -> None:
     """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
 
-    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. Data that must
-    stay for now, unread deliveries too, is listed with the reason, hidden from searches, and erased
-    automatically when nothing keeps it. The exit code is then 1, unless only the books keep it.
+    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. Some data must
+    stay for now, such as unread deliveries. Such data is listed with the reason, hidden from
+    searches, and erased automatically as soon as possible. The exit code is then 1, unless
+    bookkeeping is the only reason.
 
-    With an operator's own token it is a proposal; who approves it types the number again.
+    With an operator's own token, the command makes a proposal. The person who approves it types the
+    number again.
 
-    A number or an address is looked for in every column and in the files: the whole database is
-    read.
+    The command searches every column and the attached files for a number or an address, so it reads
+    the whole database.
     """
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings
@@ -512,10 +514,11 @@ def export_copy(
 ) -> None:
     """Write a copy of all that is kept about a person.
 
-    Begin with index.html in it: what is kept, where from, since when, until when, and on which
-    ground. Other people's phone numbers, email addresses and known names are masked. Look through
-    it for names in free texts before you hand it out. Attached PDFs and pictures are listed, and in
-    it, as they are, only with --with-attachments. Data that an erasure had to keep are in it.
+    Begin with the copy's file index.html. It says what is kept, where from, since when, until when,
+    and on which ground. Other people's phone numbers, email addresses and known names are masked.
+    Search the copy for names in free texts before you hand it out. Attached PDFs and pictures are
+    listed. The copy contains them, unmasked, only with --with-attachments. It also contains data
+    that an erasure had to keep.
 
     With an operator's own token the command makes a proposal. After its approval, run it again with
     --proposal and --out.

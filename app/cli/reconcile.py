@@ -130,9 +130,10 @@ def run(
     Without --from, --to, --as-of and --rules the run opens new breaks, and closes breaks that new
     evidence has resolved. With any of these options it changes no break.
 
-    Totals have six sides: book, the lines of the order book; takings, captures compared with the
-    book; settlement, captures compared with the statements; statement, their lines; payouts, the
-    sums of their payouts compared with the bank; bank, the lines that it booked.
+    Totals have six sides. `book` has the lines of the order book. `takings` has captures, compared
+    with the book. `settlement` has captures, compared with the statements. `statement` has the
+    lines of the statements. `payouts` has the sums of the statements' payouts, compared with the
+    bank. `bank` has the booked bank lines.
     """
     from app.finance.reconcile_period import RunRequest
 

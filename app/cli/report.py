@@ -133,8 +133,8 @@ def report_journal(
 ) -> None:
     """Write a period's payments, not sales, as balanced double entries.
 
-    Payments and refunds are posted against Assets:Receivable, where your invoices and their taxes
-    are posted by your own books. With revenue_at = "fulfilment" in the file of accounts they are
+    Payments and refunds are posted against Assets:Receivable. Your own books post your invoices and
+    their taxes to the same account. With revenue_at = "fulfilment" in the file of accounts they are
     posted against Liabilities:CustomerDeposits, and to Income:Sales when the order is fulfilled.
 
     Payments, refunds and lost disputes are posted on the provider's dates, settlements on the
@@ -279,10 +279,10 @@ def show_ready(
     as_of: AsOfOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List everything that must hold before a month is closed, and whether it does.
+    """List all conditions for closing a month, and whether each condition is met.
 
-    Exit code 1 if a line does not hold. Two people may still close the month with a reason, except
-    with unread deliveries: `period close --except LINE=REASON`.
+    Exit code 1 if a condition is not met. Two people may still close the month with a reason,
+    except with unread deliveries: `period close --except LINE=REASON`.
     """
     from app.finance.close_period import CloseRequest, against_closing
     from reconcile.reporting.closing import closing_lines

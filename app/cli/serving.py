@@ -215,8 +215,8 @@ def console(
 ) -> None:
     """Serve the console: pages for finance, support and the shop's developer, beside `serve`.
 
-    Beyond this machine it needs TALLYHOOK_CONSOLE__PUBLIC_URL, and a person who can sign in:
-    `operators invite`.
+    If other machines are to reach the console, set TALLYHOOK_CONSOLE__PUBLIC_URL, and invite a
+    person with `operators invite`.
     """
     from app.config.load import load_settings
     from app.core.child_processes import taken_over
@@ -242,7 +242,8 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log why a child of `serve` ends, as a line of the JSON log that parent and child share."""
+    """If a child of `serve` ends with an error, log the error as a JSON line. Parent and child
+    write to the same log."""
     try:
         yield
     except TallyhookError as error:
@@ -273,8 +274,8 @@ def worker(
         ),
     ] = False,
 ) -> None:
-    """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
-    PostgreSQL. On SQLite `serve` does this itself."""
+    """Read the inbox, fold due orders, seal and notify the shop. Run it beside receivers that share
+    one PostgreSQL database. On SQLite `serve` does this itself."""
     from app.config.load import load_settings
     from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging

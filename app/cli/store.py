@@ -99,10 +99,10 @@ def check(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Check that every layer of the store agrees with the one below it, from the file to people's
-    decisions. Names the first rows that do not agree. Takes a minute for two million deliveries if
-    the file fits into memory, and twice as long if it does not.
-    """
+    """Check that every layer of the store agrees with the layer below it. The lowest layer is the
+    database file, and the highest is people's decisions. The command names the first rows that do
+    not agree. It takes a minute for two million deliveries if the file fits into memory, and twice
+    as long if it does not."""
     from app.config.load import load_settings
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
     from app.privacy.check import check_database

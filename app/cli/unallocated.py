@@ -125,9 +125,10 @@ def assign(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Assign a payment to an order, or propose it.
+    """Assign a payment to an order, or propose the assignment.
 
-    A payment for two orders is not supported: assign it to one, and book the other by hand.
+    A payment for two orders is not supported: assign it to one order, and book the other order by
+    hand.
     """
     _place(
         payment,
@@ -143,7 +144,7 @@ def withdraw(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Withdraw a decision about a payment, or propose it."""
+    """Withdraw a decision about a payment, or propose the withdrawal."""
     _place(
         payment,
         {"kind": "withdraw", "replaces": replaces, "reason": reason, "by": by},

@@ -38,10 +38,11 @@ class News:
     id           increases with every revision, even after restores
     fulfillable  whether the order is paid and nothing holds it, as of this revision
     because      sentences for people, with the ids of the evidence
-    at           RFC 3339, in UTC
+    at           time of the revision in RFC 3339, in UTC
     fulfilled_at, canceled_at
-                 as the shop had stated them when the news was sent: RFC 3339, None, or UNKNOWN
-    superseded   whether the feed has later news of the order; if so, don't ship because of this
+                 times that the shop had stated when the news was sent: RFC 3339, None, or UNKNOWN
+    superseded   whether the feed has later news of the order; if so, these news are no reason to
+                 ship
     """
 
     id: int
@@ -97,8 +98,8 @@ def verify_notification(
 ) -> News:
     """Verify a notification (Standard Webhooks, HMAC-SHA256) and return its news.
 
-    secrets  `whsec_…`; several while a secret is being rotated
-    headers  by name, in any case
+    secrets  a secret `whsec_…`, or several while a secret is being rotated
+    headers  headers by name; upper and lower case make no difference
     body     the raw bytes, not JSON that was parsed and serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
@@ -165,11 +166,12 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed from the keeper's cursor to its end. Return how many news were new.
+    """Read the feed from the keeper's cursor to its end. Return the number of entries that the
+    keeper did not know yet.
 
     At the end, ask about orders that wait because Tallyhook did not know whether they were shipped.
 
-    wait_s  seconds that the last, empty page waits for news
+    wait_s  seconds for which the last request waits for news at the end of the feed
 
     Raises TokenRefused, Unavailable and NotUnderstood. News that were handled before an error stay
     handled.

@@ -65,8 +65,8 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was reported for the variable at the start of a line, or for a
-        variable that replaces it."""
+        """Return whether a problem was reported for the variable that the line begins with, or for
+        a variable that replaces it."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
         keys = (f"{stem}KEYS",) if stem != variable else ()
@@ -220,9 +220,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPlan:
-    """Result of comparing a file with wanted settings, by names of variables.
+    """Result of comparing a configuration file with the settings that it should have. Every member
+    but `before` and `after` contains names of variables.
 
-    values     values in the file after writing; never shown
+    values     values in the file after writing, by name; never shown
     differing  names with another value in the file; if there are any, nothing may be written
     """
 

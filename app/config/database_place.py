@@ -102,7 +102,8 @@ _OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
 
 
 def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
-    """Check the place of the SQLite file, if this process serves from one."""
+    """Check the location of the SQLite file if this process serves webhooks from an SQLite
+    database."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
         return

@@ -42,7 +42,7 @@ def load_settings(
 ) -> Settings:
     """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
 
-    serving  whether webhooks will be received, which needs an environment
+    serving  whether webhooks will be received; if so, the settings must name an environment
     also     returns further problems, one line each, which are reported with the others
 
     Raises ConfigurationError with every problem, one line each.
@@ -102,7 +102,8 @@ _SECRETS_OF_SECTIONS: Final = (
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. An only source also becomes the checkout's source."""
+    """Read secrets from their files. If there is only one source, it also becomes the checkout's
+    source."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -136,7 +137,8 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return what would be right, in our own words. Pydantic's message may contain the value."""
+    """Return a sentence that says which value a setting must have. Pydantic's own message is not
+    used, because it may contain the wrong value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -196,7 +198,8 @@ def _bare(secret: str) -> str:
 
 
 def _variable(name: str, reading: SettingsReading) -> str:
-    """Return the variable of a secret, or of its file if that variable was given instead."""
+    """Return the variable that states a secret: the variable of the secret itself if it is given,
+    or else the variable of the secret's file."""
     return name if name in reading.given else name + "_FILE"
 
 

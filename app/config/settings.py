@@ -251,9 +251,9 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate the URL of a provider of accounts, https or on this machine. Raise ValueError for
-    any other text. Keep a slash at the end, because the provider's tokens state exactly this
-    text."""
+    """Validate the URL of a provider of accounts. It must use https, or name this machine. Raise
+    ValueError for any other text. Keep a slash at the end, because the provider's tokens state
+    exactly this text."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -459,24 +459,25 @@ class SourceSettings(Section):
     """Settings of one provider account.
 
     profile       name of a shipped profile, or the path of another file (with / or .toml)
-    address       secret ends of the path for deliveries, newest first, which replace the name in
-                  the path; for a provider that signs nothing
-    secrets       secrets of which any may match, newest first, including those from the file
+    address       secret words that end the path for deliveries in place of the source's name,
+                  newest first; used if the provider signs nothing
+    secrets       valid secrets, newest first, including those from the file
     secrets_file  file of the secrets, if any; `read_secret_file` reads it again
-    keys          keys by id or by the part's name, for profiles whose requests name their key
-    credentials   for requests to the provider, by the names in the profile
+    keys          keys by their names, which are key ids or names of parts; used if the profile's
+                  requests name their key
+    credentials   values for requests to the provider, by the names in the profile
     account       accounts whose events count, for profiles whose events name an account
     only          members by which events state their shop, each with the values of our shop
     orders        `own`: events of other sources never mean an order of this source, nor do the
                   shop's records unless they name this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
-                  its session, or if an event ties it to one of these; an order that its event names
-                  is only suggested
+                  its session, or if an event ties it to one of these. If the payment's event names
+                  an order, that order is only suggested
     shared        whether another shop or system uses the account; `unknown` if nobody has stated it
-    captures      payment methods that capture automatically, where the profile's `code` states the
-                  method; needs the credential `webhook`
-    link_mismatch `hold`: a payment that is linked only by its order number counts only if its
-                  amount is a price of the order
+    captures      payment methods that the provider captures automatically, as the profile's `code`
+                  states them; needs the credential `webhook`
+    link_mismatch  `hold`: if only the order number links a payment to its order, the payment counts
+                   only if its amount is a price of the order
     """
 
     profile: Profile = "checkout"
@@ -498,7 +499,7 @@ class CheckoutSettings(Section):
     """Settings of the service that opens checkout sessions. If all are None, no sessions are
     opened.
 
-    token   the bearer token, even if it came from the file
+    token   the bearer token; read from `token_file` if only the file is given
     source  name of the source that receives the sessions' webhooks
     """
 
@@ -512,7 +513,7 @@ class ShopSettings(Section):
     """Settings of the address that is notified of every revision. If all are None, nobody is
     notified.
 
-    secret  secret that signs the notifications, even if it came from the file
+    secret  secret that signs the notifications; read from `secret_file` if only the file is given
     """
 
     url: EndpointUrl | None = None
@@ -562,7 +563,8 @@ class AlarmsSettings(Section):
 class EvidenceSettings(Section):
     """Settings for signing evidence, and for the log's witnesses.
 
-    key_file  ed25519 key in PEM, created at the first start; None for a file beside the database
+    key_file  path of the ed25519 key in PEM, which is created at the first start; if None, the file
+              is beside the database
     publish   whether the receiver publishes its keys, its newest checkpoint and consistency proofs
               under /.well-known/tallyhook/
     witnesses
@@ -586,8 +588,8 @@ class EvidenceSettings(Section):
 class PhonesSettings(Section):
     """Settings for customers' phone numbers.
 
-    key_file        key of the digests by which orders are searched, created at the first start;
-                    None for a file beside the database
+    key_file        path of the key for the digests by which orders are searched. The key is created
+                    at the first start. If None, the file is beside the database
     shown_per_hour  how many numbers, bodies and full bundles one operator may see in an hour
                     without a proposal
     """
@@ -625,11 +627,12 @@ class OidcSettings(Section):
     operators sign in only with passwords.
 
     issuer          the provider, exactly as its tokens state it
-    client_secret   secret of the client, even if it came from the file
+    client_secret   secret of the client; read from `client_secret_file` if only the file is given
     scopes          scopes to request in addition to `openid`
     name_claim      claim with a person's name, which the audit trail shows
     role_claim      claim whose values decide the role: its name, or a path with dots
-    roles           role for each value of the claim; if several fit, the first in this order counts
+    roles           role for each value of the claim; if a person has several of these values, the
+                    first listed value decides
     domains         domains of verified mail addresses that may sign in; if empty, all may
     acr, amr        ways of signing in, one of which the token must state; if empty, any will do
     local_accounts  `off` if nobody may sign in with a password
@@ -745,7 +748,8 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable, on each setting that live would refuse."""
+        """Return a sentence for each setting that would be refused in a live environment. The
+        sentence names the variable."""
         return self._warnings
 
     @property

@@ -447,7 +447,8 @@ async def _following(page: Page, view: View, document: Document) -> Document | N
 
 
 def _saying(behind_s: int, answer: Response) -> Response:
-    """Add the age of the oldest unread delivery to the answer's headers, if there is one."""
+    """Add the age of the oldest unread delivery to the answer's headers. Add nothing if all
+    deliveries are read."""
     if behind_s:
         answer.headers["Tallyhook-Behind"] = str(behind_s)
     return answer

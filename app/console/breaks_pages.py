@@ -336,7 +336,8 @@ def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Return the totals by cause and currency, the first breaks, and breaks left out."""
+    """Return lines for people: the totals by cause and currency, the first breaks, and sentences
+    about breaks that are left out."""
     found = chosen.of
     totals = [
         f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -484,7 +485,8 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the selected breaks. If there is only one, it may be proposed instead."""
+    """Accept the selected breaks. If one person may not accept a single break alone, propose its
+    acceptance."""
     return await _act(view, "accepted", reason=reason)
 
 

@@ -238,7 +238,8 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """Return a row for each condition for closing, either met or with the reasons against closing.
+    """Return rows for the conditions for closing. A condition that is met has one row. Any other
+    condition has one row for each reason against closing.
 
     may_judge  whether the operator may judge refused deliveries again; other operators get a link
                to the list of refused deliveries
@@ -555,7 +556,7 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose it. Raise UsageError with every reason against closing."""
+    """Close the month, or propose to close it. Raise UsageError with the reasons against closing."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

@@ -273,7 +273,7 @@ def _same_list(page: Page, entry: Page) -> bool:
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's address with `{}` in place of the format. For links to other formats."""
+    """Return the page's address with `{}` in place of the format, to build links to all formats."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )

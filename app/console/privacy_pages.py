@@ -64,7 +64,8 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over the subject. Only a previewed erasure can be proposed."""
+    """Return a signature over the subject of an erasure. The preview's form contains it, so that
+    only an erasure that was previewed can be proposed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

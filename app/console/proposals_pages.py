@@ -112,7 +112,8 @@ async def _form(view: View, *consequence: str, own: bool = False, second: bool =
     """Return the form of a decision on a proposal. The form is ready if the operator may decide.
 
     consequence  lines that are shown only if the form is ready
-    own          whether only the proposer may take this decision; if not, the proposer may not
+    own          True if only the proposer may take this decision; False if everybody but the
+                 proposer may take it
     second       whether the decision needs a second person
     """
     found = await proposal_shown(view, view.needed("proposal"))

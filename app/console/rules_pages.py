@@ -179,7 +179,8 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return a preview's mark: the number of the current rules, and the tried rules' text."""
+    """Return the mark of a preview, which tells whether the preview still applies. It consists of
+    the number of the current rules and the text of the tried rules."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
@@ -333,7 +334,8 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the preview still applies: it compared with the rules that are current now."""
+    """Return whether the preview still applies. It applies if the current rules are those with
+    which it compared the tried rules."""
     return job.mark == await tried_as(view, rules_tried(job))
 
 

@@ -39,7 +39,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class SecurityMiddleware:
-    """ASGI middleware that does steps 1 to 3."""
+    """ASGI middleware that carries out steps 1 to 3 in the table at the top of this module."""
 
     def __init__(self, application: ASGIApp, console: Console) -> None:
         self._application = application

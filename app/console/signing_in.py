@@ -183,7 +183,8 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose of a challenge by which only this session can link the account."""
+    """Return the purpose to state in a challenge for linking the account. Only this session can use
+    the challenge."""
     return f"link {_hashed(cookie)}"
 
 
