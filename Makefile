@@ -84,7 +84,8 @@ clean: ## remove the environment and caches; var/ stays, it may hold a database
 	@rm -rf .venv build *.egg-info app/client/build app/client/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# $(call install,LOCK,HOW LONG): the stamp is written last, so a broken attempt is made again.
+# $(call install,LOCK,HOW LONG): the stamp is written last, so a broken attempt is made again. Python
+# compiles each module when it is first imported: most of what is installed never is.
 define install
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "There is no $(PYTHON): install Python 3.11 or newer, or say make PYTHON=/path/to/python3" >&2; \
@@ -97,7 +98,7 @@ define install
 		exit 1; }
 	@echo "Making .venv from $(1) (about $(2), once)" >&2
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
+	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check --no-compile \
 		--require-hashes --no-deps --only-binary :all: -r $(1)
 	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
 		--no-deps --no-build-isolation -e .
