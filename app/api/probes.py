@@ -114,9 +114,9 @@ class Probes:
                 elsewhere=self._began if self._read_elsewhere() else None,
             )
             reasons.extend(why for why in (refuses, behind) if why)
-            states = await source_states(self._context)
             nodes = await self._nodes.look()
-            reasons.extend(nodes.down())
+            reasons.extend(nodes.down())  # before anything that reads rows of a node
+            states = await source_states(self._context)
             dangers = await health.unsafe(self._context, nodes)
             golive = await unfinished(self._context)
 

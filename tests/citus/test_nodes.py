@@ -60,7 +60,8 @@ def test_deliveries_on_two_nodes_are_read_folded_and_told_once(url: str, tmp_pat
 def test_a_node_that_ends_under_load_and_comes_back(
     citus: Cluster, url: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Deliveries are acknowledged meanwhile, and none is lost or counted twice."""
+    """Deliveries are acknowledged and `/readyz` names the node meanwhile; none is lost or counted
+    twice."""
     promised, node = Promised(), citus.workers[0]
     with services(tmp_path, url) as receivers:
         for turn in range(3):
@@ -70,6 +71,7 @@ def test_a_node_that_ends_under_load_and_comes_back(
                     node.kill()
                 else:
                     node.stop(number)
+                until(lambda: "the database node" in str(receivers[0].get("/readyz")))
                 driver.until(400)
                 node.start(*settings_of(node))
                 driver.until(500)
