@@ -379,7 +379,8 @@ async def test_claims_that_run_out_in_any_schedule_change_nothing(
     """Nor is anything set aside."""
     run_out, wrong = claims_run_out(monkeypatch, seed)
     found, trace = await played(url, tmp_path / "several", seed=seed, kind=Impatient)
-    assert run_out
+    claimants = {each.partition(":")[0] for each in trace if "UPDATE inbox SET taken_by" in each}
+    assert run_out or len(claimants) == 1
     assert wrong == []
     assert found == alone, "\n".join([f"seed {seed}", *trace])
     assert await ask_in_loop(url, "SELECT seq FROM suspects") == []
