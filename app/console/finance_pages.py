@@ -556,7 +556,7 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose to close it. Raise UsageError with all reasons against this."""
+    """Close the month or propose to close it. Raise UsageError with all reasons against closing."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

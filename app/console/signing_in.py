@@ -205,7 +205,8 @@ class SigningIn:
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
         """Return the person who is signed in; None if nobody is.
 
-        used  False for a request that a script made by itself
+        used  whether a person may have made the request; False if a script made the request by
+              itself
         """
         token = self._cookie(request)
         if not token:
@@ -231,9 +232,11 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Count a try to sign in. Return False if the limit was already reached.
+        """Count a try to sign in. Return False if a limit was already reached.
 
-        known  whether a session proves the name. Strangers' tries then do not count against it
+        name   the name that was typed, if any
+        known  whether a session proves the name. If so, tries from other networks cannot use up the
+               limit
         """
         network = _network(request)
         if not self._by_network.take(network):
@@ -467,13 +470,15 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether this session's form, which checks the password, began the sign-in."""
+        """Return whether the sign-in was begun by a form of this session. That form checks the
+        password."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Complete a sign-in after the company's sign-in. Each return works only once."""
+        """Complete a sign-in when the browser returns from the company's provider. The address with
+        which the browser returns is accepted only once."""
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")

@@ -83,8 +83,11 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the button's label for proposing, or "" for the action's own label. The person must
-    propose unless `alone` and their role may assign payments."""
+    """Return "" if the person may take the action, so that the button has the action's own label.
+    Otherwise return a label for proposing the action.
+
+    alone  whether one person may take the action alone, if their role may assign payments
+    """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

@@ -101,7 +101,8 @@ class Upload:
     mapping  name of the mapping; empty for the usual column names
     preset   name of the provider's export format; empty if it is still to be recognized
     job      job of the dry run, later job of the import
-    identity what the file's content shows it to be; None until the content is examined
+    identity  what the content shows about the file's kind, source and format; None until the
+              content is examined
     sheets   names of a workbook's sheets that have content
     columns  the file's columns and first rows, after a person has begun a mapping
     seen     result of the dry run; None before the dry run ends

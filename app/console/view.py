@@ -56,13 +56,14 @@ class Console:
     loopback     whether only this machine can reach the console
     cookie       name of the session cookie
     mark_key     key that signs marks of previews; valid only in this process
-    work         runs a job's function, usually in another process
-    makes        like `work`, for a document that a person waits for; imports never delay it
-    reads_rules  like `work`, with a time limit, because a TOML parser's time may grow with the
-                 square of the text's length
-    approve      approves a proposal whose act takes long: (proposal, by, reason, typed)
+    work         runner of a job's function, usually in another process
+    makes        runner like `work`, for a document that a person waits for; imports never delay it
+    reads_rules  runner like `work`, with a time limit, because a TOML parser's time may grow with
+                 the square of the text's length
+    approve      function that approves a proposal whose act takes long; its arguments are the
+                 proposal's id, the approver, the reason, and the text that the approver typed again
     company      provider of the company's accounts; None if people sign in with a password
-    transport    sends test events; None for the network
+    transport    replacement of the network for test events; None to use the network
     """
 
     context: AppContext
@@ -161,7 +162,8 @@ class View:
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return a copy of this view with changed address parameters; None removes one."""
+        """Return a copy of this view with changed address parameters. A parameter with the value
+        None is removed."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -213,7 +215,8 @@ class View:
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter as a whole number, if it is there. Raise UsageError if invalid."""
+        """Return a parameter as a whole number; None if the parameter is missing. Raise UsageError
+        for any other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -247,22 +250,22 @@ Document = dict[str, Any]
 class Page:
     """A page of the console.
 
-    path      address; an address that ends in `/{subject}` names a subject, and all other pages are
-              in the navigation menu
+    path      address of the page. An address that ends in `/{subject}` names a subject; all other
+              pages are in the navigation menu
     reads     permission that a role needs
     load      returns the document, or a download; raises NotFoundError, and UsageError for invalid
               parameters
-    rows      name of the document's list that its .csv contains, with the rows of all following
-              pages; if empty, the name of `load` before `_document`
+    rows      name of the document's list that is written to the page's .csv file, together with the
+              lists of all following pages; if empty, the name of `load` without `_document`
     following  parameter of the address that loads the next page, by the name of the document's
-               member with its value; the member is None on the last page
+               member that has the parameter's value. The member is None on the last page
     template  template that renders the document, which it names `doc`; if empty, the template named
               like `load`
     group     group in the navigation menu; empty if the page's title is at the top level
     live      whether the page reloads when something arrives
     typed     parameters that a person types into a form; after a mistake in one of them, the form's
               page is shown with the typed text and the error
-    form_on   page with that form; empty if the form is on this page
+    form_on   page with the form for `typed`; empty if the form is on this page
     """
 
     path: str

@@ -351,7 +351,8 @@ ACTIONS: Final[Mapping[Action, str]] = {
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string of these filters with some changed. None removes a filter."""
+    """Return a query string of these filters, in which `changed` replaces some values. A filter
+    with the value None is removed."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
@@ -499,7 +500,8 @@ def major(amount: str) -> str:
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount with its currency in a less prominent style. Render None as a dash."""
+    """Render an amount with its currency. The currency has a less prominent style. Render None as a
+    dash."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
@@ -554,7 +556,11 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a subject's page, with an ending if its name ends like a format."""
+    """Return the address of a subject's page. If the subject's name ends like a format, add the
+    ending `.html`.
+
+    form  format of the document, which becomes the address's ending; empty for the page
+    """
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
         ending = ".html"

@@ -61,7 +61,7 @@ class UnreadInbox(Protocol):
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the bytes of an SQLite inbox's rows that were read but not yet deleted."""
+        """Return the size in bytes of SQLite inbox rows that were read but not yet deleted."""
         ...
 
     async def tidy(self) -> bool:

@@ -80,7 +80,7 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """Error for a child without a result, because of a limit, its death, or a fault."""
+    """Error for a child that gave no result. It reached a limit, died, or failed."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -244,8 +244,8 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 def serve() -> None:
     """Answer the one request on standard input, within the limits on the command line. Write the
-    result to standard output. Write the result's form, or the reason for a failure, to standard
-    error."""
+    result to standard output. Write the format of the result, or the reason for a failure, to
+    standard error."""
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
         for number in (1, 2):  # text that the function prints is not the answer

@@ -43,9 +43,9 @@ _VERSION: Final = version("tallyhook")
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and values such as the settings. A
-    child reads the memory as its standard input. On a command line, other users could read the
-    secrets."""
+    """Return anonymous memory with the program's version and values such as the settings. A child
+    reads the memory as its standard input. The values are not passed on the command line, where
+    other users could read the secrets."""
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
     pickle.dump(values, memory)
@@ -149,7 +149,7 @@ class WorkerProcess:
         """Called when the child has read deliveries, or when this process has stored a record."""
 
     def leave_folding(self, leaves: bool) -> None:
-        """Tell the child whether another process folds and seals, so that the child must not."""
+        """Tell the child whether to leave folding and sealing to another process."""
         self._leaves = leaves
         if self.ready:
             say(self._writer, LEAVE if leaves else FOLD)
@@ -271,8 +271,10 @@ class Parent:
     ) -> None:
         """Handle the parent's messages until the parent is gone.
 
-        stop   called with whether the child has time to read the accepted deliveries
-        leave  called with whether another process folds and seals
+        stop   function to call when the child must end; its argument is True if the child has time
+               to read the accepted deliveries
+        leave  function to call when folding begins or ends elsewhere; its argument is True if
+               another process folds and seals
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)

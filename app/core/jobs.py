@@ -26,8 +26,8 @@ about a millisecond, twenty times the cost of using another thread."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work and return its result. Run the work in another thread if `size`, the number of
-    an order's deliveries, is LARGE or more."""
+    """Call a function without side effects and return its result. Call it in another thread if
+    `size`, the number of an order's deliveries, is LARGE or more."""
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
@@ -42,7 +42,7 @@ GOOD_FOR: Final[Duration] = MINUTE
 
 
 def silent(_: int) -> None:
-    """Ignore a progress count. For callers that show no progress."""
+    """Ignore a progress count. Used by callers that show no progress."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -331,7 +331,8 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether all of it was written. Raise OSError without a reader."""
+        """Write a line. Return whether all of it was written. Raise OSError if no process reads the
+        log any more."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -386,7 +387,8 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Return whether a line of this level may be written. Count a line that may not."""
+        """Return whether a line of this level may be written. If the limit of lines is used up,
+        count the line as left out."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()

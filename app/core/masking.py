@@ -317,7 +317,8 @@ def names_a_phone(field: str) -> bool:
 
 def names_a_person(field: str, *, within: str) -> bool:
     """Return whether a field probably contains a person's name, from the names of the field and of
-    the object around it. A field called only `name` may also be a product's."""
+    the object around it. The name `name` alone is not enough, because the field may contain a
+    product's name."""
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):
         return True

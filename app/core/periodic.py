@@ -18,7 +18,8 @@ Rest = Callable[[int], float]
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest function: `seconds` after a round without work, and otherwise 0."""
+    """Build a function for `PeriodicTask.rest`. It returns `seconds` after a round without work,
+    and 0 after any other round."""
     return lambda done: 0.0 if done else seconds
 
 

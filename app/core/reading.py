@@ -37,9 +37,10 @@ class Reading(NamedTuple):
 
     events       at least one event, in the order of the body
     environment  `sandbox`, `live`, or None if the provider does not say
-    unstated     whether an event lacks the environment, although the profile says where it is
+    unstated     whether an event does not state its environment, although the profile says where
+                 events state it
     foreign      whether an event names an account other than the source's, or names no account
-                 although the profile says where it is
+                 although the profile says where events name it
     raws         bytes of each event, if the body has several or the event is only a part of it
     unread       bytes of events that could not be read, each with the reason
     customers    keyed digests of each event's customer: of phone number, email address, name, card,

@@ -55,8 +55,10 @@ class ScheduleEntry:
 
     cron       five fields; the minute is a number
     reconcile  whether to reconcile everything first
-    span       span to report, in each format, over each channel; None for no report
-    checkpoint whether to deliver the newest checkpoint of the log over each channel
+    span       time span of the report; None for no report
+    forms      formats in which the report is written
+    ways       channels over which the report and the checkpoint are delivered
+    checkpoint  whether to deliver the newest checkpoint of the log
     """
 
     name: str
@@ -145,7 +147,11 @@ def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Return whether work that was due then and began then must be reported as late."""
+    """Return whether work must be reported as late.
+
+    due    instant at which the work was due
+    began  instant at which the work began
+    """
     return began - due > LATE
 
 

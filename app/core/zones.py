@@ -147,7 +147,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone; a midnight as a day."""
+    """Return an instant in local time, to the minute, with the zone's abbreviation. If the local
+    time is midnight, return only the day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)

@@ -51,8 +51,11 @@ class Database:
     """A database. Its connections are opened at their first use; `close` closes them."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
-        """Prepare a database without opening it. `open` describes `purpose`; `upgrading` is for
-        callers that never call `open`."""
+        """Prepare a database without opening it.
+
+        purpose  one of the purposes that `open` describes, or `upgrading` if the caller never calls
+                 `open`
+        """
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
         """Whether the database is on PostgreSQL, where several processes may receive and fold."""
@@ -104,7 +107,8 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """Add a writer to the writers that all stop if one of them has a fatal error."""
+        """Add a writer to this database's group of writers. If one writer of the group has a fatal
+        error, all stop."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -187,15 +191,18 @@ class Database:
     async def open(self, purpose: Purpose) -> None:
         """Open the database after checking that it belongs to this environment and has our schema.
 
-        serving  for a receiver; no other process may serve. On SQLite an older database is
-                 upgraded, cached pages are dropped, and the log is folded and synced. A large file
-                 must still be checked: see `looked`
-        working  for a receiver's worker; treats pages and log as `serving` does, because the
-                 receiver deletes from its inbox what the worker has read
-        alone    like `serving`, for use while no service runs
-        writing  for use while a service runs; creates a missing SQLite database
-        folding  for use while a worker runs; creates nothing
-        reading  like `folding`, but without a writing connection
+        The purpose is one of these:
+
+        serving  The caller is a receiver, and no other process may serve. On SQLite an older
+                 database is upgraded, cached pages are dropped, and the log is folded and synced. A
+                 large file must still be checked: see `looked`
+        working  The caller is a receiver's worker. Pages and log are treated as for `serving`,
+                 because the receiver deletes from its inbox what the worker has read
+        alone    The caller excludes any running service. The rest is as for `serving`, but an older
+                 database is not upgraded
+        writing  The caller writes while a service may run. A missing SQLite database is created
+        folding  The caller folds while a worker runs. Nothing is created
+        reading  The caller only reads. Nothing is created, and there is no writing connection
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
@@ -449,7 +456,7 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """The members of an AppContext for use cases in rooms that cannot import AppContext."""
+    """The members of an AppContext, for use cases in packages that cannot import AppContext."""
 
     @property
     def database(self) -> Database:

@@ -69,7 +69,7 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Note that from now on the transaction may be committed."""
+        """Store that the transaction may be committed from now on."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -145,11 +145,13 @@ transaction commits, the holder is alive and is not taken over."""
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Enter a holder, or let a known holder return, while no other process can enter. Return the
-    silent holders that block this holder. The holder has entered only if none are returned.
+    """Register a holder, or renew the registration of a known holder, while no other process can do
+    so. Return the silent holders that block this holder. The holder is registered only if none are
+    returned.
 
-    silent  holders that an earlier call returned, more than BEAT_S ago. Holders that were silent
-            since that call are taken over. Their clocks are never compared with ours
+    silent  holders that an earlier call returned, more than BEAT_S ago. If such a holder was silent
+            since that call, it is taken over and loses its registration. The holders' clocks are
+            never compared with ours
 
     Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive
     holder, and UsageError if this holder is exclusive and there are others.

@@ -111,8 +111,9 @@ def settle(connection: PlainConnection, *, long: bool = False) -> None:
     long  whether appends should fail and be retried later. Otherwise they would wait for the lock,
           and short queries would wait behind them
 
-    A commit over several nodes becomes visible bit by bit: first at the coordinator, with its due
-    marks, then on each node. An append holds LINKING until it has told all nodes.
+    A commit over several nodes does not become visible everywhere at once. The coordinator shows it
+    first, including the rows that mark orders as due. The other nodes follow, one after another. An
+    append holds the lock LINKING until it has told all nodes.
     """
     if not connection.spread:
         return

@@ -32,9 +32,9 @@ _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Typeset a template as PDF. The template reads the values as JSON in the input `given`. Its
-    value `unshown` is the sentence from `unshown_in`. Raise ImportError if Typst is not
-    installed."""
+    """Typeset a template as PDF. The template reads the values as JSON in the input `given`. The
+    member `unshown` of this JSON is the sentence from `unshown_in`. Raise ImportError if Typst is
+    not installed."""
     import typst
 
     rare = _lacking(_rare_in(values), own=True)
@@ -117,7 +117,8 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters of every script of which at least one character has no font.
+    """Find the scripts with a character that no font can show. Return all given characters of these
+    scripts.
 
     own  whether to use only Typst's own fonts
     """
