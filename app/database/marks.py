@@ -36,7 +36,7 @@ class Mark:
     """Description of the personal data in a column or file.
 
     what     the contents, in words
-    because  why an erasure keeps the contents; empty if it does not
+    because  why an erasure keeps the contents; empty if an erasure does not keep the contents
     ground   the law that allows keeping the contents
     """
 

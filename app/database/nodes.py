@@ -42,11 +42,11 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """Answers of all servers in one round of questions.
+    """States of all database servers, as each server answered when we last asked all of them.
 
     own    state of the server from which we read; None on SQLite
     hosts  state of each named host if there are several; None for a host that did not answer
-    rows   state of each node of Citus; None for a node that did not answer
+    rows   state of each Citus node that stores rows; None for a node that did not answer
     """
 
     own: State | None
@@ -116,7 +116,8 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask the nodes of Citus, each in its own transaction, which a timeout may end."""
+        """Ask each Citus node for its state. Each node has its own transaction, so that a timeout
+        of one node does not affect the others."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

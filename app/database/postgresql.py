@@ -76,8 +76,8 @@ def writing_engine(
     """Create the engine of the writing connection. Statements and locks have time limits only for
     purposes with short transactions.
 
-    check    called with a cursor of each new connection
-    session  mark of the engine's connections, which `holders.SESSION` explains
+    check    function that is called with a cursor of each new connection
+    session  value of the setting `holders.SESSION` in each connection of the engine
     """
     statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -227,12 +227,12 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Enter a holder, or let it return after it lost its connection. If silent holders block it,
-    wait for as long as a live holder may be silent, then enter. Raises the errors of
+    """Register a holder, or register it again after its connection was lost. If silent holders
+    block it, wait until each of them has had time to respond, then try again. Raises the errors of
     `holders.enter`.
 
-    A database without the table `holders` has a version that nobody writes. Nothing is done then,
-    because opening that database reports the version.
+    Do nothing if the database has no table `holders`. Such a database has a version to which nobody
+    writes, and opening the database reports that version.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()
@@ -269,7 +269,8 @@ async def run_statement(
     """Run one statement as a transaction, on a connection without an open transaction. Without
     SQLAlchemy this takes one round trip instead of four.
 
-    sql  statement that begins with HELD, and whose rows end with the columns of HELD
+    sql  statement that begins with the text HELD, and that returns the columns of HELD as its last
+         columns
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -323,10 +324,10 @@ forty million are left, every statement that takes a number causes this warning.
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
     """Abort the connection if the commit in the block is not confirmed in time. Raise
     StoreUnavailable if the commit did not wait for the standby. Until the outcome is known, the
-    holder's row may have the mark of this or of the previous transaction.
+    holder's row may contain the identifier of this transaction or of the previous one.
 
-    An interrupted wait ends as a commit with a warning. Such a commit could be lost with the
-    server's machine, so it must not be acknowledged.
+    If the wait for the standby is interrupted, PostgreSQL completes the commit but sends a warning.
+    Such a commit could be lost with the server's machine, so it must not be acknowledged.
     """
     warnings: list[object] = []
 

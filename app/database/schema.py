@@ -234,7 +234,10 @@ async def strange_objects(connection: AsyncConnection) -> list[str]:
 
 
 async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list[SchemaObject]:
-    """Return all objects of a schema, sorted. `place` is SQL for a PostgreSQL schema's oid."""
+    """Return all objects of a schema, sorted.
+
+    place  SQL expression for the oid of a PostgreSQL schema
+    """
     if connection.dialect.name == "sqlite":
         return _sorted(await connection.execute(text(_SQLITE)))
     return _sorted(await connection.execute(text(statement(_POSTGRESQL, place=place))))
@@ -246,7 +249,8 @@ def schema_digest(objects: list[SchemaObject]) -> str:
 
 
 def _sorted(rows: Any) -> list[SchemaObject]:
-    """Sort objects, without white space that differs between SQLAlchemy's versions."""
+    """Sort objects. White space is normalized first, because it differs between versions of
+    SQLAlchemy."""
     objects = [
         SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
@@ -337,7 +341,7 @@ def identity_of(connection: PlainConnection) -> str:
 
 class Made:
     """The file that holds the id of the SQLite database in the same folder. Without this file, a
-    start could not distinguish a lost database from a new one."""
+    starting program could not distinguish a lost database from a new one."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -354,7 +358,8 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raise ConfigurationError if another is recorded."""
+        """Record that this database exists. Raise ConfigurationError if the file names another
+        database."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):

@@ -40,15 +40,15 @@ AWAITS_STANDBY: Final = (
 
 
 class State(NamedTuple):
-    """Settings of a server that protect its data, and the servers that copy it.
+    """Settings of a server that protect its data, and the servers that copy its data.
 
-    off       settings that must be on but are off
-    names     standbys for which each commit waits, as in `synchronous_standby_names`
-    commit    the setting `synchronous_commit`
-    recovers  whether the server is a standby itself
+    off         names of the protective settings that are switched off
+    names       standbys for which each commit waits, as in `synchronous_standby_names`
+    commit      the setting `synchronous_commit`
+    recovers    whether the server is a standby itself
     reads_only  whether its transactions are read-only by default
-    awaited   number of connected receivers for which a commit may wait
-    standbys  state of each connected standby: sync, quorum, potential, async or unknown
+    awaited     number of connected receivers for which a commit may wait
+    standbys    state of each connected standby: sync, quorum, potential, async or unknown
     """
 
     off: list[str]

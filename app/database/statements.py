@@ -34,8 +34,8 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values on their way into the driver's thread, and the statement's complete
-    result on the way back."""
+    """A statement's values and its complete result. The driver's thread receives the values in this
+    object, and stores the result in it."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -56,9 +56,9 @@ class Whole:
 
 
 class WholeCursor:
-    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, with one switch of threads for
-    each statement. It fetches all rows at once: use `stream` to read many rows, and `insert_rows`
-    to write many."""
+    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses. Each statement switches to the
+    driver's thread only once, because the cursor fetches all rows at once. Use `stream` to read
+    many rows, and `insert_rows` to write many."""
 
     arraysize = 1
 
@@ -176,9 +176,9 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows that conflict with no stored row. Passing them as arrays would take the
-        driver four times as long, because it checks for each value whether the value is an
-        array."""
+        """Insert rows, none of which may conflict with a stored row. Passing the rows as arrays
+        would take the driver four times as long, because it checks for each value whether the value
+        is an array."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
@@ -206,7 +206,8 @@ def numbered(sql: str) -> str:
 
 
 class _Calling:
-    """A function on its way into the driver's thread, and the function's result on the way back."""
+    """A function and its result. The driver's thread receives the function in this object, and
+    stores the result in it."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
         """Wrap a function. `begin` is the statement that begins its transaction, if needed."""
@@ -248,8 +249,9 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work from a plain function. On PostgreSQL this uses another thread as `computed`
-    does. On SQLite the plain function already runs outside the event loop's thread."""
+    """Call a function without side effects from a plain function. On PostgreSQL the call runs in
+    another thread, as in `computed`. On SQLite the plain function already runs outside the event
+    loop's thread."""
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
 
@@ -325,7 +327,11 @@ async def stream(
     at_once: int,
     values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Rows]:
-    """Yield a query's rows, `at_once` at a time. `values` are parameters, written `:name`."""
+    """Yield a query's rows in lists.
+
+    at_once  maximum number of rows in a list
+    values   the query's parameters by name; the query writes them as `:name`
+    """
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
         driver = await _driver(connection)
@@ -357,8 +363,10 @@ def insert_rows(
     RETURNING clause, if `conflict` ends with one.
 
     On SQLite a refused row rolls back the whole transaction. To undo only the statement, SQLite
-    would have to copy each changed page into a temporary file. Statements have 1, 2, 4, … rows, so
-    that only a few sizes stay prepared; all sizes would take hundreds of megabytes.
+    would have to copy each changed page into a temporary file.
+
+    The number of rows in a statement is a power of two, so that only a few prepared statements are
+    kept. One prepared statement for each number of rows would take hundreds of megabytes.
     """
     if not rows:
         return []

@@ -71,13 +71,16 @@ def _identity(text: str) -> ServerIdentity:
 
 
 def server_noted(connection: PlainConnection) -> ServerIdentity | None:
-    """Return the server that was last noted as having every commit."""
+    """Return the server that was last recorded as having every commit."""
     text = _noted(connection, "server")
     return None if text is None else _identity(text)
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
-    """Note that this server has every commit; if `once`, only if no server is noted yet."""
+    """Record that this server has every commit.
+
+    once  whether to keep an earlier record of a server, if there is one
+    """
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
     if (found := server_of(connection.ask)) is not None:
@@ -87,7 +90,8 @@ def note_server(connection: PlainConnection, *, once: bool = False) -> None:
 
 
 def accept_gap_of_server(connection: PlainConnection) -> None:
-    """Note that a person has accepted the loss of commits that this PostgreSQL server lacks."""
+    """Record that a person has accepted the loss of the commits that this PostgreSQL server
+    lacks."""
     if connection.dialect != "sqlite" and (found := server_of(connection.ask)) is not None:
         _note(connection, "gap", str(found))
 
@@ -130,11 +134,12 @@ SELECT greatest((SELECT max(received_at) FROM inbox),
 class Look(NamedTuple):
     """State of a server at one check.
 
-    noted     the server that was last noted as having every commit
-    waits     whether commits wait until a standby has them on its disk
+    noted     the server that was last recorded as having every commit
+    waits     whether each commit waits until a standby has written it to disk
     gap       a gap that a process has found but nobody has accepted
     accepted  whether a person accepted the loss of the commits that this server lacks
-    newest    marks of the newest commits, by holder; holders without a row are left out
+    newest    identifier of each holder's newest commit, by the holder's id; holders without a row
+              are left out
     """
 
     server: ServerIdentity
@@ -162,9 +167,13 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the gap that a process has found and nobody has accepted. If the server has changed
-    and no process has compared it yet, return the gap that is possible. Return None if there is no
-    gap."""
+    """Return the time span in which commits may be missing on this server. Return None if there is
+    no such gap.
+
+    A gap that a process has found, and that nobody has accepted, is returned as it was found. If
+    the server has changed and no process has compared it yet, the returned gap is only a possible
+    one.
+    """
     if (seen := look(connection)) is None:
         return None
     moved = seen.noted is not None and seen.server.follows(seen.noted)
@@ -217,9 +226,9 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if the server is not the noted one, is on another
-    timeline, or has an unaccepted gap. Return None otherwise. A base backup that is started
-    unchanged leaves no trace, and is not noticed."""
+    """Return a sentence with the next step if the server has an unaccepted gap, is on another
+    timeline, or is not the recorded server. Return None otherwise. A server that was started from a
+    base backup, without recovery to a point in time, cannot be distinguished from the original."""
     if (seen := look(connection)) is None:
         return None
     if seen.gap is not None:
@@ -240,17 +249,17 @@ class NotCompared(StoreUnavailable):
 class ServerWatch:
     """A running process's knowledge of its database server.
 
-    server    the server that was checked last
-    servers   the server of each holder's last connection
-    waits     whether every check has shown that commits wait for a standby, and a commit of ours
-              has waited; None before the first check
-    looked_at  when the server was last checked, in monotonic time. A suspended process notices from
-               this that its knowledge is old
-    moved     whether connections to another server must still be checked
-    refuses   sentence on why writes to the server are refused; None if they are allowed
-    follow    runs in the transaction that resumes the service after a takeover; None if other
-              processes resume it
-    on_moved  called when another server must be checked
+    server     the server that was checked last
+    servers    the server of each holder's last connection
+    waits      whether commits wait for a standby: every check must have shown this, and one of our
+               commits must have waited; None before the first check
+    looked_at  time of the last check, in monotonic time; with it, a process that was suspended
+               notices that its knowledge is old
+    moved      whether connections to another server must still be checked
+    refuses    sentence on why writes to the server are refused; None if they are allowed
+    follow     function that is called in the transaction that resumes the service after a takeover;
+               None if other processes resume the service
+    on_moved   function that is called when another server must be checked
     """
 
     def __init__(self) -> None:
@@ -264,7 +273,8 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if a reader's server took over and is not checked yet."""
+        """Raise StoreUnavailable if the server of a reading connection is a promoted copy that is
+        not checked yet."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -301,11 +311,12 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether a server lacks the newest commit of a holder that was on another server.
+        """Return whether a server lacks the newest commit of a holder whose last connection was to
+        another server.
 
-        For `holder` itself the server may also have the same identity, because two standbys
-        promoted alike cannot be distinguished. If the row of `holder` is gone, another holder has
-        taken over.
+        `holder` itself may lack its commit even if the server's identity is the same. Two standbys
+        that were promoted alike cannot be distinguished. If the row of `holder` is gone, another
+        holder has taken over.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
@@ -340,7 +351,8 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the notes until the transaction ends. Return the noted server and gap."""
+    """Lock the record of the server until the transaction ends. Return the recorded server and the
+    recorded gap."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 

@@ -46,8 +46,9 @@ class Space:
     """The disk space for the database. A database server manages its own disk space."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
-        """Watch the file system of a folder; None for a database server.
+        """Watch the file system of a folder.
 
+        folder         folder of the database; None for a database server
         low_water_mib  MiB of free space below which transactions are refused; 0 to refuse none
         """
         self._folder = folder
@@ -162,7 +163,8 @@ class LogLength:
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to empty a long log on a full disk now, at most once within INSIST_S."""
+        """Return whether to empty a long log now because the disk is full. Return True at most once
+        within INSIST_S."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -191,7 +193,7 @@ def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded
     """Fold as much of the log as its readers allow. The connection must not have an open
     transaction.
 
-    wait_ms  milliseconds to wait for readers, in a mode that waits
+    wait_ms  milliseconds to wait for readers, if the mode waits for readers
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -288,7 +290,7 @@ def _ask(connection: PlainConnection, sql: str) -> Rows:
 
 
 def _touch(connection: PlainConnection) -> None:
-    """Write a row without meaning, to check that a real write would succeed."""
+    """Increase an unused counter, to check that a real write would succeed."""
     connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
@@ -297,7 +299,8 @@ def _touch(connection: PlainConnection) -> None:
 
 
 class Writer:
-    """The only writer of a database: one transaction at a time, none after an I/O error."""
+    """The only writer of a database. It runs one transaction at a time, and refuses all
+    transactions after an I/O error."""
 
     def __init__(
         self,
@@ -370,21 +373,21 @@ class Writer:
 
     @property
     def was_wanted(self) -> bool:
-        """Return whether another process waited for this one within the last WANTED_S."""
+        """Return whether another process waited for this process within the last WANTED_S."""
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
         """Refuse all further transactions, and call `on_poison` the first time. If a file is lost,
-        the loss replaces the given reason, because it explains more than an error from another
-        process."""
+        give the loss of the file as the reason instead. The loss explains more than the error that
+        it causes."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block even though this writer was stopped. Only for when the
-        lost files are another writer's."""
+        """Allow transactions in the block even though this writer was stopped. Use this only if the
+        lost files belong to another writer."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -492,7 +495,7 @@ class Writer:
         self._turn.release()
 
     async def connect(self) -> None:
-        """Connect now, with all checks of a new connection. Raises as `transaction` does."""
+        """Connect now, with all checks of a new connection. Raises the errors of `transaction`."""
         try:
             async with self._alone():
                 pass
@@ -580,7 +583,8 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as a transaction. Raises as `make_room` and `transaction` do."""
+        """Run a plain function as a transaction. Raises the errors of `make_room` and
+        `transaction`."""
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -610,18 +614,19 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check the disk space. If the last commit failed, also commit a change without meaning.
-        Raises the errors of `transaction`."""
+        """Check the disk space. If the last commit failed, also commit a test write. Raises the
+        errors of `transaction`."""
         await self.make_room()
         if self.trouble is not None:
             await self.touch()
 
     async def touch(self) -> None:
-        """Commit a change without meaning, to check that a real write would succeed."""
+        """Commit a test write, to check that a real write would succeed."""
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error. A fatal error stops this writer, even if a reader had it."""
+        """Translate a driver's error into an error of the store. If the error is fatal, stop this
+        writer, even if the error occurred in a reader."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -684,7 +689,8 @@ class Writer:
             await connection.close()
 
     async def _take(self) -> None:
-        """Take the lock between processes, unless the previous writer passed it on."""
+        """Take the lock between processes, unless this process still holds it after its previous
+        transaction."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()

@@ -163,7 +163,8 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """An audit entry about an attached or removed file, whose leaf counts for the order."""
+    """An audit entry about an attached or removed file. The entry's leaf is included in the order's
+    number of leaves."""
 
     number: int
     attachment_id: str

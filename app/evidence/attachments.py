@@ -414,7 +414,8 @@ def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
 async def attachment_bytes(
     connection: Connection, record: attachment_store.AttachmentRecord
 ) -> bytes:
-    """Return an attachment's bytes. Raise UsageError if they do not have its digest."""
+    """Return an attachment's bytes. Raise UsageError if the bytes are missing or their digest is
+    not the recorded one."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(

@@ -222,7 +222,7 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return the content that the leaf with this name seals, in the form for the bundle."""
+    """Return the content that the leaf with this name seals, as the bundle's documents show it."""
     return document_of_parts(dossier.sealed.said[name])
 
 
@@ -230,7 +230,8 @@ def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
     """Add an attached file and its details to the personal files. Return the attachment's document.
-    In a redacted bundle the document has only the digests of both, as the audit entry does."""
+    In a redacted bundle, the document states only the digests of the file and the details, as the
+    audit entry does."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -368,8 +369,8 @@ class BundleRequest:
 class Built:
     """A finished bundle, with facts about it.
 
-    due                  whether the order still had to be folded, so that the bundle lacks its next
-                         revision
+    due                  whether the order was not folded yet, so that the bundle lacks the order's
+                         next revision
     cosigned_by_too_few  whether fewer witnesses than the quorum cosigned the bundle's checkpoint
     attachments          number of attached files; None if they were not requested
     """
@@ -458,10 +459,10 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Gather the dossier after sealing the newest entries and the day's tree of all orders. Another
-    sealer may be sealing some entries, so these steps are tried several times. Raise UsageError if
-    older evidence is still unsealed, because a verifier would advise against relying on such a
-    bundle."""
+    """Seal the newest entries and the day's tree of all orders, then gather the dossier. Repeat
+    this several times, because another sealer may be sealing some of the entries. Raise UsageError
+    if older evidence is still unsealed. A verifier would advise against relying on such a bundle.
+    """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
         if await seal.seal_orders_for(context, request.order):

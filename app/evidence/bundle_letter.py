@@ -96,8 +96,8 @@ MAX_COLUMNS: Final = 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """An event, with the time at which it happened, as the provider states, and the arrival of its
-    first delivery."""
+    """An event with two moments. `at` is when the event happened, as the provider states.
+    `received_at` is when the first delivery of the event arrived."""
 
     number: int
     at: Instant
@@ -105,7 +105,7 @@ class Spoken:
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> letters.Drawing:
-    """Draw the last events side by side, with at most MAX_COLUMNS moments."""
+    """Draw the last events, numbered, on a time axis with at most MAX_COLUMNS moments."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
         del drawn[0]
@@ -296,7 +296,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return how deliveries were verified and stored, and how that is proved."""
+    """Return paragraphs on how deliveries were verified and stored, and on the proofs of this."""
     unread = len(facts.unheard.messages)
     arrived: list[letters.Phrases] = ["No request from the payment service on this order arrived."]
     if facts.arrivals:
@@ -457,8 +457,8 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a table row for a record.
 
-    first  whether this is the first record of the price, which states when the order was placed.
-           Later ones are statements by the shop, dated with the time of their recording
+    first  whether this is the order's first statement of a price, and so shows when the order was
+           placed; any later statement has the time at which it was recorded
     """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]

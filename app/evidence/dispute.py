@@ -132,12 +132,12 @@ class CaseItemDocument(TypedDict):
 class ReportedDispute:
     """A dispute, as its messages describe it.
 
-    reference  the provider's reference of the dispute; None if the messages state none
-    payment    reference of the disputed payment
-    reason     the provider's word or the card network's code
-    family     family to which the reason belongs
-    still_lost amount that stays lost after a dispute was decided in part respond_by deadline for
-    the shop's answer
+    reference   the provider's reference of the dispute; None if the messages state none
+    payment     reference of the disputed payment
+    reason      the provider's word or the card network's code
+    family      family to which the reason belongs
+    still_lost  amount that stays lost after a dispute was decided in part
+    respond_by  deadline for the shop's answer
     """
 
     reference: str | None
@@ -251,9 +251,9 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return how the ledger judges the dispute that these messages are about: its state, and the
-    amount that is lost. Messages are matched by event key, because two sources may use equal
-    ids."""
+    """Return the state of a dispute and the lost amount, as the ledger determines them. The dispute
+    is the one that these messages are about. Messages are matched by event key, because two sources
+    may use equal ids."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
@@ -308,8 +308,8 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An item of evidence for a letter. `there` is whether the shop has it. If it is missing, `do`
-    says how to get it."""
+    """An item of evidence for a letter. `there` says whether the shop has the item. `do` says how
+    to get a missing item."""
 
     name: str
     sentence: str

@@ -72,7 +72,8 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case. No message states `family` and `respond_by`, but the person knows."""
+    """Request for a case. The person states `family` and `respond_by` here if no message states
+    them."""
 
     order: str
     as_of: Instant | None = None
@@ -378,13 +379,12 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return earlier undisputed orders with the order's phone number, oldest first, and earlier
-    purchases.
+    """Return two lists: earlier orders, oldest first, and earlier purchases.
 
-    Earlier purchases may be the same customer's, because the digest of a phone number, email
-    address, name or card is equal.
+    An earlier order has the phone number of this order, and was never disputed. An earlier purchase
+    may be the same customer's: the digest of a phone number, email address, name or card is equal.
 
-    whole  whether to find all such purchases, for which the bodies of their messages must be read
+    whole  whether to find all such purchases; their messages' bodies must be read for this
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}

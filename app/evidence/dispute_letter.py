@@ -379,9 +379,9 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield the time, text and basis of each statement by the payment service. A movement of
-        money comes once with its own amount, so that the lines add up. Any other statement comes
-        once for each subject."""
+        """Yield the time, text and basis of each statement by the payment service. Each movement of
+        money is yielded once, with only the amount that it moved, so that the lines add up. Any
+        other statement is yielded once for each payment or movement that it is about."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:

@@ -42,12 +42,14 @@ class Purchase:
 class NetworkRule:
     """A card network's programme by which earlier purchases count as evidence.
 
-    code         the reason code to which the programme applies
-    groups       groups of members that must match in both earlier purchases: `at_least` members of
-                 a single group, or one member of each of several groups
-    one_of       members of which at least one must match
-    source       page that states the rule
-    read         day on which the page was read
+    code      the reason code to which the programme applies
+    groups    groups of members; members in them must be equal in the disputed purchase and both
+              earlier purchases
+    at_least  number of equal members that are needed; if there are several groups, each group needs
+              an equal member and counts once
+    one_of    members of which at least one must be equal
+    source    page that states the rule
+    read      day on which the page was read
     """
 
     name: str
@@ -147,7 +149,7 @@ def qualifications(
     """Apply a network's rules to a disputed purchase. If no message names the network, apply all
     rules.
 
-    fraud  whether the customer says that somebody else paid, without which no rule applies
+    fraud  whether the customer says that somebody else paid; if not, no rule applies
     """
     network = network_of(disputed.stated.get("network", ()))
     if not any(disputed.stated.get(each) for each in ("network", "reason_code", "credential")):

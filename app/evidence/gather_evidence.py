@@ -95,7 +95,8 @@ class Profiled:
 
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order, as the setting states
-    captures  methods that capture automatically, in requests with one of the `vouchers`
+    captures  payment methods whose payments are captured automatically
+    vouchers  authorization headers, redacted, of the requests to which `captures` applies
     text      the profile's file, which has no secrets
     """
 
@@ -132,15 +133,15 @@ class Dossier:
 
     deliveries  the first delivery of each event; the times of redeliveries are in the history and
                 log
-    history  what was known at the instant; in a redacted bundle with customers' phone numbers
-             masked
-    details  texts stored for records, such as the service's answer, by record id
-    lines    lines of order books and statements about this order, as JSON values
-    phones   the customers' phone numbers in stored bodies
-    full     whether bodies and headers are included unredacted
-    attached files of the order and its breaks that were attached before the instant
-    zone     the merchant's zone, for times on the page for people; None for UTC
-    unheard  messages that may be about the order but are not in the history
+    history     what was known at the instant; a redacted bundle masks customers' phone numbers in
+                it
+    details     texts stored for records, such as the service's answer, by record id
+    lines       lines of order books and statements about this order, as JSON values
+    phones      the customers' phone numbers in stored bodies
+    full        whether bodies and headers are included unredacted
+    attached    files that were attached to the order or its breaks before the instant
+    zone        the merchant's time zone, for the times on the page for people; None for UTC
+    unheard     messages that may be about the order but are not in the history
     """
 
     history: History
@@ -213,7 +214,8 @@ def masked_history(history: History, masking: Masking) -> History:
 
 
 def _reasons_in_words(history: History) -> set[str]:
-    """Return the reasons that are texts, not codes. A text may contain a person's name."""
+    """Return the reasons in the history that are free text instead of codes. Free text may contain
+    a person's name."""
     reasons = {each.event.reason for each in history.deliveries}
     reasons |= {each.reason for each in history.records}
     return {each for each in reasons if each and not is_code(each)}
@@ -233,8 +235,11 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries. If a delivery is stored without its body, the body
-    of an equal delivery is used, which may be among `others`."""
+    """Return the evidence of these deliveries. If a delivery is stored without its body, use the
+    body of an equal delivery.
+
+    others  further deliveries whose bodies may be used
+    """
     brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []
@@ -341,7 +346,8 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raise NotFoundError if the order was unknown then."""
+    """Gather an order's dossier. Raise NotFoundError if nothing was known about the order at the
+    instant. Raise UsageError if the instant is in the future."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]

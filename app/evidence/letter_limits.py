@@ -138,7 +138,8 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits of a channel and a network together, each the smaller of the two."""
+    """Return the limits that satisfy both a channel and a card network. Each number is the smaller
+    of the two limits."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),

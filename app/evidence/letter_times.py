@@ -28,7 +28,7 @@ class LetterZone(tzinfo):
         """Create the zone from a real zone or from known offsets.
 
         zone   a real zone, or None to use `known`
-        known  offset of each span, by the span's first moment in UTC
+        known  offset from UTC of each time span; the key is the span's first moment, in UTC
         """
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))

@@ -77,7 +77,8 @@ class InclusionProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proofs:
-    """Proofs of several leaves to one checkpoint, in the log's order."""
+    """Proofs that several leaves are in the log at one checkpoint. The proofs are in the log's
+    order."""
 
     checkpoint: Checkpoint
     note: str
@@ -94,8 +95,8 @@ async def proofs_of(
     """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
 
     The proofs lead to the newest checkpoint. With `earliest` they lead to the first checkpoint that
-    covers all subjects, preferably one that a quorum of witnesses cosigned, and so never change.
-    Raise NotFoundError if a subject is not sealed yet, and UsageError for more than AT_ONCE
+    covers all subjects, preferably one that a quorum of witnesses cosigned. Such proofs never
+    change. Raise NotFoundError if a subject is not sealed yet, and UsageError for more than AT_ONCE
     subjects.
     """
     if len(subjects) > AT_ONCE:
@@ -261,8 +262,9 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Pseudonym of an order in leaves, in hex: the commitment, and the key that opens it. If the
-    order's reference is masked, the key is None, because with it the reference could be guessed."""
+    """Pseudonym of an order in leaves, in hex: the commitment, and the key that opens the
+    commitment. The key is None if the order's reference is masked. Somebody with the key could find
+    the reference by guessing."""
 
     commitment: str
     key: str | None
@@ -284,8 +286,8 @@ class InTree:
     leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves when the tree was made
     last    number of the newest of these leaves
-    path    steps from below: number of bits shared with the sibling's commitments, and the
-            sibling's hash
+    path    steps from the order up to the root; each step has the number of leading bits that the
+            sibling's commitments share, and the sibling's hash
     """
 
     leaf: str
@@ -327,7 +329,7 @@ def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
     """Mask the customers' phone numbers in records, revisions and audit entries. In a redacted
-    bundle, also mask who acted and why. Masked parts have only their commitments."""
+    bundle, also mask who acted and why. A masked part keeps its commitment but loses its salt."""
     said = {
         name: {
             part: _masked(value, masking)
@@ -461,9 +463,13 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the newest tree made until an instant. Return None if no tree
-    counts the order. If the order began on an earlier day (UTC) and no tree of the instant's day
-    counts it, return its place in the first later tree that does."""
+    """Return the order's place in a tree of all orders. Return None if no suitable tree counts the
+    order.
+
+    Usually this is the newest tree made until the instant. If the order began on an earlier day
+    (UTC), that tree must be of the instant's day. Otherwise the first later tree that counts the
+    order is used.
+    """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):

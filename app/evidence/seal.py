@@ -213,8 +213,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. Leave out a reading of a delivery if the delivery's leaves
-    already state it."""
+    """Yield the rows that need a leaf. A row with a new reading of a delivery needs none if the
+    delivery's leaves already state the same."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -233,7 +233,7 @@ def leaves_for(
 
 
 async def anything_unsealed(context: AppContext) -> bool:
-    """Return whether any row may still have no leaf."""
+    """Return whether there may be rows without a leaf."""
     async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
@@ -310,11 +310,10 @@ async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
     """Give the log a new origin and forget its witnesses. Return the new origin, or None if no log
-    has begun.
+    has begun. Nobody may seal at the same time.
 
-    After a restore, the log may continue differently from what others have seen. Under the old
-    origin, its checkpoints would look like those of a rewritten log. Nobody may seal at the same
-    time.
+    After a restore, the log's next entries may differ from entries that others have already seen.
+    Under the old origin, others would conclude from its checkpoints that the log was rewritten.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -400,8 +399,8 @@ def _replaced_key(
     """Rename the key's file and make a new key. Return (old key, new key). The old key is None if
     its file is missing.
 
-    until  public key that has signed so far, in hex; an interrupted rotation may have renamed its
-           file
+    until  the public key that was in use until now, in hex; an interrupted rotation may already
+           have renamed its file
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -507,8 +506,8 @@ class _Growing:
 
 async def seal_orders_if_due(context: AppContext) -> bool:
     """Make the day's tree of all orders if it is due, and return whether it was made. A tree is due
-    if the last tree, or else the log's beginning, was on an earlier day. Any number of sealers may
-    run concurrently."""
+    if the last tree was made on an earlier day. If there is no tree yet, a tree is due if the log
+    began on an earlier day. Any number of sealers may run concurrently."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -541,7 +540,8 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make a new tree of all orders. Return False if another was faster, or none is named."""
+    """Make a new tree of all orders, and return whether it was made. Return False if there are no
+    orders, or if another sealer stored its tree first."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -610,7 +610,8 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield the changed groups whose commitments begin with this byte, with all entries."""
+    """Yield each changed group whose commitments begin with this byte, with all of the group's
+    entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

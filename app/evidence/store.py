@@ -19,7 +19,8 @@ from reconcile.instants import Instant
 class StoredDelivery:
     """A delivery as it was stored.
 
-    body      None if it was deleted, or if this is a redelivery, whose bytes the first delivery has
+    body      the delivered bytes; None if they were deleted, or if the bytes are stored with an
+              earlier delivery
     envelope  digest of the request's whole body, if the request has several events
     whole     the request's whole body, if the request has several events
     """
@@ -155,8 +156,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return subjects of rows that are neither sealed nor marked for sealing. Return none until the
-    sweep over their kind has ended."""
+    """Return subjects of rows that are neither sealed nor marked for sealing. Return an empty list
+    if the search for unmarked rows of this kind has not finished."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

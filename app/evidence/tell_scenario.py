@@ -67,7 +67,7 @@ _MARK: Final = "\ue000"
 class StandIns:
     """Replacements for texts. Within one scenario, equal texts get equal replacements.
 
-    masking  masking of the phone numbers that no body may contain
+    masking  replaces customers' phone numbers, which no body may contain
     """
 
     def __init__(self, masking: Masking | None = None) -> None:
@@ -97,7 +97,8 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path, unless the document would then mean another event."""
+        """Replace the value at this path. Leave the value unchanged if the changed document would
+        be read as another event. Raise UsageError if the unchanged value may be personal."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -127,7 +128,7 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document is read as this event. Digests are not compared."""
+    """Return whether reading the document gives this event, apart from the event's digest."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -172,8 +173,8 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Return the document with a mark in place of its date, and the date's format. If the event has
-    no date, return the document unchanged, and None."""
+    """Replace the date in the document with a placeholder. Return the document and the date's
+    format. If no date is found, return the unchanged document, and None as the format."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
@@ -190,7 +191,8 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return a date's format: `rfc3339`, or `s`, `ms` or `us` since 1970. None if it is none."""
+    """Return a date's format: `rfc3339`, or `s`, `ms` or `us` for a time since 1970. Return None if
+    the text is no date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -236,7 +238,8 @@ class OrderScenario:
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
 ) -> OrderScenario:
-    """Make the scenario of an order as of an instant. Record in the audit trail who took it.
+    """Make the scenario of an order as of an instant. Record in the audit trail which person made
+    it.
 
     Raise NotFoundError for an unknown order. Raise UsageError if bodies were deleted, or if
     personal data cannot be removed from them.

@@ -212,8 +212,8 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that every file is mentioned elsewhere, and has the only name that it may have. So no
-    file was added, and no name is ambiguous on any computer."""
+    """Check that other documents account for every file and its exact name. So no file was added,
+    and no name is ambiguous on any computer."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))

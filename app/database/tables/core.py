@@ -98,8 +98,9 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """A counter that changes in the same transaction as the rows it counts. It is the last number
-    of a series without gaps, or the number of orders with an outcome or a finding."""
+    """A counter that changes in the same transaction as the rows that it counts. The counter is
+    either the last number of a series without gaps, or the number of orders with a certain outcome
+    or finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -108,9 +109,9 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """A writing connection to PostgreSQL, with the work of its process (`kind`). Each of the
-    connection's transactions sets `newest` to a random mark and extends `until`. A holder that
-    takes over raises `epoch`, which stops this connection."""
+    """A writing connection to PostgreSQL. `kind` is the work of the connection's process. Each
+    transaction of the connection sets `newest` to a random identifier, and moves `until` to a later
+    time. A holder that takes over increases `epoch`, which stops this connection."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -146,10 +147,10 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """A record of the inbox that is read separately, because readers ended or failed on it.
-    `taken_by` is the claim under which the record is being read, and `tries` counts the claims that
-    expired or failed. `aside` is 1 if the record is no longer tried; the `orders`, one a line, are
-    then held."""
+    """A record of the inbox that is read separately, because readers ended or failed while reading
+    it. `taken_by` is the claim under which the record is being read, and `tries` counts the claims
+    that expired or failed. `aside` is 1 if nobody tries to read the record any more. The record's
+    `orders`, one a line, are not processed while it is set aside."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -163,9 +164,9 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """One complete value in a provider's message that could not be read. The empty value marks a
-    message without any value. The row is deleted when the message is read or judged. An erasure
-    keeps values that name a known order."""
+    """One complete value in a provider's message that could not be read. The empty value represents
+    a message without any value. The row is deleted when the message has been read, or when a person
+    has decided about it. An erasure keeps values that name a known order."""
 
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -216,7 +217,8 @@ class EnvelopeRow(Table, table=True):
 
 
 class EventRow(Table, table=True):
-    """An event, read from the delivery that first brought it. An index of the stored bytes."""
+    """An event, read from the first delivery that contained it. The row can be rebuilt from the
+    stored bytes."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -304,11 +306,12 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 
 
 class ConfirmationRow(Table, table=True):
-    """An event that does not count until its provider's own answer settles it.
+    """An event that has no effect until its provider confirms or denies it, in answer to our
+    question.
 
-    taken_until  while the provider is being asked: time to ask again if no answer is stored; else
-                 NULL
-    answered_at  time of the provider's last answer that did not settle the event
+    taken_until  time at which the provider may be asked again if no answer is stored; NULL unless
+                 the provider is being asked now
+    answered_at  time of the provider's last answer that neither confirmed nor denied the event
     """
 
     __tablename__ = "confirmations"
@@ -406,9 +409,9 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """The instant at which an order must be folded next. `generation` counts arrivals of evidence.
-    `backwards` is the reference without case and punctuation, reversed, so that an order can be
-    found by the end of its reference."""
+    """The instant at which an order must be folded next. `generation` increases whenever evidence
+    about the order arrives. `backwards` is the order's reference in reverse, without case and
+    punctuation. With it, an order can be found by the end of its reference."""
 
     __tablename__ = "order_due"
     __table_args__ = (
@@ -467,9 +470,9 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """An order listed under its outcome and under each finding, as `outcome succeeded` or
-    `finding overpaid`. `seq` is the number of the order's last revision. A cache, rebuilt with
-    the ledgers."""
+    """An entry in a list of orders with the same outcome or finding. `word` names the list, for
+    example `outcome succeeded` or `finding overpaid`. `seq` is the number of the order's last
+    revision. The table is a cache, rebuilt with the ledgers."""
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED

@@ -58,8 +58,9 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """A reconciliation: its question, its rules and its result. `lived` is 1 if the run opened and
-    closed breaks, which it does only as of the present and with the rules that apply."""
+    """A reconciliation with its question, rules and result. `lived` is 1 if the run opened and
+    closed breaks. Only a run for the present, with the rules that apply, opens and closes breaks.
+    """
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -121,7 +122,8 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """A run's change of a break: opened, changed, closed or reopened."""
+    """A change that a run made to a break. `turn` says whether the run opened, changed, closed or
+    reopened the break."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
@@ -133,7 +135,8 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """A person's act on a break. `value` is a name, an action or a line of a file. Append-only."""
+    """A person's act on a break. Depending on the act, `value` is a person's name, the name of an
+    action, or a line of a file. Append-only."""
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -231,10 +234,10 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """A time span that the files of a source, bank account or order book cover, or a declared
-    span that a person withdrew. For a bank file, the row also has the format, and the first and
-    last day that the file covers or has bookings for. Append-only; `finance/coverage_store.py`
-    explains it."""
+    """A time span. It is either covered by the files of a source, bank account or order book, or it
+    is a declared span that a person withdrew. For a bank file, the row also has the format, and the
+    first and last day that the file covers or has bookings for. Append-only;
+    `finance/coverage_store.py` explains the table."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -257,9 +260,10 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Opening and closing balance of one statement in a bank file, with the bank's days.
-    `difference` is the part of the change in balance that the entries do not explain. If it is not
-    zero, two people accepted it with `proposal`. Append-only."""
+    """Opening and closing balance of one statement in a bank file, each with the day that the bank
+    states. `difference` is the part of the change in balance that the entries do not explain. If
+    `difference` is not zero, two people accepted it, and `proposal` is the id of their proposal.
+    Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -312,9 +316,9 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """A version of a line in an order book: a reference of one kind, normalized by `match_key`.
-    `refunded` is the refunded part of `minor`; NULL if the book does not state it. After an erasure
-    `phone` is empty, not NULL."""
+    """A version of a line in an order book. The row belongs to one reference in the line; `kind` is
+    the kind of that reference, and `match_key` its normalized text. `refunded` is the refunded part
+    of `minor`; NULL if the book does not state it. After an erasure `phone` is empty, not NULL."""
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -351,8 +355,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """A version of a line of a bank account. Of several identical lines, it is the `ordinal`-th.
-    `subject` is the digest of the line. In texts, erased phone numbers are replaced by dots."""
+    """A version of a line of a bank account. `subject` is the digest of the line. `ordinal` is the
+    line's number among identical lines. In texts, dots replace erased phone numbers."""
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -376,10 +380,13 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """A run of a schedule entry, or a run that a person requested (`asked`). A row in the state
-    `seen` has the instant from which an entry is watched. `until` is the end of the lease during a
-    run, and the time of the next try after a failure. `delivered` lists, as JSON, where the result
-    was sent."""
+    """A run of a schedule entry, or a run that a person requested (`asked`). During a run, `until`
+    is the end of the lease. After a failure, `until` is the time of the next try. `delivered`
+    lists, as JSON, where the result was sent.
+
+    A row in the state `seen` is no run: its `due_at` is the instant since which we watch the
+    schedule entry.
+    """
 
     __tablename__ = "scheduled_runs"
     __table_args__ = CLUSTERED
@@ -400,8 +407,9 @@ class ScheduledRunRow(Table, table=True):
 
 
 class StatementLineRow(Table, table=True):
-    """A version of a line of a statement: the `ordinal`-th movement of this kind for a payment
-    (`subject`), or for an order or payout if no payment is named."""
+    """A version of a line of a settlement statement. `subject` is the payment to which the line
+    belongs, or the order or payout if the line names no payment. `ordinal` numbers the movements of
+    the same kind for the same subject."""
 
     __tablename__ = "statement_lines"
     __table_args__ = (

@@ -29,7 +29,7 @@ class LogLeafRow(Table, table=True):
 
 
 class LogNodeRow(Table, table=True):
-    """The hash of a complete subtree of 2**level leaves, level a multiple of 8. Append-only."""
+    """Hash of a complete subtree of 2**level leaves. `level` is a multiple of 8. Append-only."""
 
     __tablename__ = "log_nodes"
     __table_args__ = CLUSTERED
@@ -91,7 +91,8 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Ids of rows of one kind, written in one transaction, that have no leaf yet."""
+    """Ids of rows that have no leaf yet. One transaction wrote these rows, and all of them are of
+    one kind."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED
@@ -160,7 +161,8 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """A session request without an answer: the bytes to send again with the same key."""
+    """A session request that got no answer. `request` has the bytes that will be sent again with
+    the same idempotency key."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -199,8 +201,8 @@ class NotificationRow(Table, table=True):
 
 class DestinationAwayRow(Table, table=True):
     """An address that currently accepts no notifications. `destination` is a digest of the address,
-    which may contain a credential. If `only_seq` is set, only the notification with that number
-    failed, and the address counts as available."""
+    because the address may contain a credential. If `only_seq` is set, only the notification with
+    that number failed, and other notifications are still sent to the address."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -252,8 +254,9 @@ class PendingErasureRow(Table, table=True):
 
 class RestrictionRow(Table, table=True):
     """An order, delivery, file or bank line that an erasure may not empty yet. `why` is the code of
-    the reason. The restriction ends at `until`, or is NULL if that is unknown, and is judged again
-    at `look_at`. `erasure` is the instant of the last erasure that restricted the thing."""
+    the reason. `until` is the end of the restriction; NULL if the end is unknown. At `look_at` we
+    check again whether the restriction still applies. `erasure` is the instant of the last erasure
+    that restricted the thing."""
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
@@ -295,8 +298,8 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """A time span whose evidence may be lost, and whose loss a person accepted. `deliveries` is
-    NULL if the number of lost deliveries is unknown. Append-only."""
+    """A time span in which evidence may have been lost. A person has accepted this loss.
+    `deliveries` is NULL if the number of lost deliveries is unknown. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
@@ -451,7 +454,8 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """The message about an alarm on one channel, kept until the alarm's end was sent."""
+    """The message about an alarm on one channel. The row is deleted after the channel was told that
+    the alarm is over."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
@@ -468,8 +472,8 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """An operator's choice of notices, with the last audit entry that was sent to the operator and
-    the time of the next check."""
+    """An operator's choice of notices. `position` is the number of the last audit entry that was
+    sent to the operator. `due_at` is the time of the next check for new entries."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
