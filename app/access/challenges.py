@@ -18,7 +18,8 @@ _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge in base64url: an instant, a salt, and a MAC over both and `to`.
+    """Return a new challenge in base64url. It contains the time, a salt, and a MAC over the time,
+    the salt and `to`.
 
     key  the console's own secret
     to   the browser's secret and the purpose of the challenge

@@ -454,7 +454,7 @@ def entry_of(
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add an operator. Raise UsageError for a bad or taken name, or if `by` may not do this."""
+    """Add an operator. Raise UsageError for a bad or taken name, or if `by` may not add anybody."""
     names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)

@@ -672,7 +672,7 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
     """End all sessions of a person and return how many there were. Raise NotFoundError for an
-    unknown operator, and UsageError if `by` may not do this."""
+    unknown operator, and UsageError if `by` may not end sessions."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -184,7 +184,7 @@ def no_token(name: str) -> NotFoundError:
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
     """Revoke a token by name. Raise NotFoundError if no active token has this name, and UsageError
-    if `by` may not do this."""
+    if `by` may not revoke tokens."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

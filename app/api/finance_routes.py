@@ -195,7 +195,7 @@ class FinanceRoutes:
         return found.whole_document(as_of=self._context.clock.now())
 
     async def list_late_money(self, asked: LateAsked) -> LatePageDocument:
-        """List late money, with a proposed action and its state."""
+        """List late money. Each item has its state and a proposed action."""
         found, following = await _first(
             worklist.late_items(self._context, closed=asked.all, after=asked.after),
             limit=asked.limit,

@@ -168,8 +168,8 @@ class ReportRoutes:
     ) -> JournalDocument | UnderWay | Response:
         """Return a period's money as balanced double entries.
 
-        Payments, refunds and lost disputes have the provider's dates, settlements the statement's,
-        write-offs the day on which they were accepted.
+        Payments, refunds and lost disputes have the provider's dates. Settlements have the
+        statement's dates. Write-offs have the day on which they were accepted.
         """
         form = asked.format
         scope, subject = await self._period(asked, basis="captured")

@@ -280,7 +280,7 @@ class Checkouts:
     async def start_payment(
         self, request: Request, who: str
     ) -> Answer[SessionDocument] | Created[SessionDocument] | Accepted[SessionDocument] | Response:
-        """Start an order's payment, once: open a session, or return the existing one."""
+        """Start an order's payment: open a session, or return the order's existing session."""
         if self._client is None:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."

@@ -204,7 +204,8 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent. Return the order's payment, perhaps from another process."""
+        """Commit the intent and return the order's payment. If another process has committed the
+        same intent first, return the payment from that process."""
         try:
             await self._write_intent()
         except TallyhookError:

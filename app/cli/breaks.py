@@ -184,9 +184,11 @@ def comment(
 )
 @printing.sharing(_choice)
 def accept(reason: Reason, **choice: Any) -> None:
-    """Write off one or several breaks, or propose it above one person's limits.
+    """Write off one or several breaks. If one person may not write off a break alone, a proposal is
+    made.
 
-    A break reopens as soon as its money changes. Breaks above one person's limit are skipped.
+    A break reopens as soon as its money changes. With --where, breaks above one person's limit are
+    skipped.
     """
     _act("accepted", reason=reason, one=f"Accepted {choice['name']}.", each="is accepted", **choice)
 

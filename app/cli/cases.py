@@ -43,7 +43,8 @@ def attach(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Attach a file to an order: an exhibit of its letter. It is erased with the order's data."""
+    """Attach a file to an order, as an exhibit of the order's letter. The file is erased with the
+    order's data."""
     _attach("order", order, file, kind, (note, carrier, tracking), by, form)
 
 
@@ -240,7 +241,7 @@ def _asked(
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """Print to standard error what is missing for an answer, which the letter leaves out."""
+    """Print to standard error which evidence is missing. The letter leaves this evidence out."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
     if case.limits.sources:

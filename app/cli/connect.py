@@ -602,7 +602,8 @@ def check_signatures(
         str | None, typer.Option(help="Profile for lines that name none: a name, or a path.")
     ] = None,
 ) -> None:
-    """Verify one request a line, each a JSON object; print one verdict a line.
+    """Verify the signatures of requests. Each line of the input is a request as a JSON object, and
+    each line of the output is a verdict.
 
     The exit code is 0 whatever the verdicts are.
     """

@@ -134,9 +134,10 @@ def show_delivery(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one delivery: its verdict, why, its order, masked phone and headers.
+    """Show one delivery: its verdict with the reason, its order, its headers, and the masked phone
+    number.
 
-    Never its body.
+    The body is never shown.
     """
     from app.orders import delivery_log
 
@@ -235,10 +236,10 @@ def reverify_deliveries(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Judge refused deliveries again, as of their arrival, after a correction.
+    """Judge refused deliveries again after a correction, as of the time of their arrival.
 
-    Deliveries that are genuine now are stored as if they had been accepted then. `serve` folds
-    their orders; run `refold` to do it now.
+    Deliveries that are genuine now are stored as if they had been accepted on arrival. `serve`
+    folds their orders; run `refold` to fold them now.
     """
     from app.config.load import load_settings
     from app.providers.configured import compile_sources

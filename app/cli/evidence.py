@@ -326,7 +326,7 @@ def prove(
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
-    """Prove by the newest checkpoint that an entry is in the log, as JSON."""
+    """Print a proof, as JSON, that an entry is in the log of the newest checkpoint."""
     from app.evidence.prove_sealed import prove_sealed
 
     printing.document(running.reading(prove_sealed, subject), form)
@@ -343,7 +343,8 @@ def consistency(
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
-    """Prove, as JSON, that the later of two checkpoints holds all of the earlier one."""
+    """Print a proof, as JSON, that the later of two checkpoints contains all entries of the earlier
+    checkpoint."""
     from app.evidence.prove_sealed import prove_growth
 
     printing.document(

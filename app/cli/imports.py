@@ -531,7 +531,7 @@ PRESET_COLUMNS = ("preset", "kind", "title", "recognized_by")
 
 @presets_group.command("list")
 def list_presets(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the presets, and the columns by which their files are known."""
+    """List the presets, and the columns by which their files are recognized."""
     from app.finance.files.presets import list_presets
 
     printing.emit(list_presets(), columns=PRESET_COLUMNS, form=form)
@@ -542,7 +542,7 @@ def show_preset(
     name: Annotated[str, typer.Argument(help="A shipped preset's name, or the path of a file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show a preset's file, to edit and give as --preset FILE."""
+    """Show a preset's file. You can edit the file and pass it as --preset FILE."""
     from app.finance.files.presets import show_preset
 
     shown = show_preset(name)
@@ -570,7 +570,7 @@ def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
 def show_mapping(
     name: Annotated[str, typer.Argument(help="A saved mapping's name.")],
 ) -> None:
-    """Print a mapping's file, to edit and give as --mapping FILE."""
+    """Print a mapping's file. You can edit the file and pass it as --mapping FILE."""
     from app.finance.named_mappings import one_mapping
 
     printing.print_file(running.reading(one_mapping, name).toml)

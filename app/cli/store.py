@@ -165,9 +165,9 @@ def distribute() -> None:
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
     """Let an SQLite database continue with the inbox file beside it, after a loss or exchange. All
-    its deliveries count as unread, and stored ones are skipped. If the old file is missing or was
-    cut off, acknowledged unread deliveries may be lost: the command names them, and you must accept
-    that. The service must be stopped."""
+    deliveries in the file count as unread. Deliveries that the database already has are skipped. If
+    the old file is missing or was cut off, acknowledged unread deliveries may be lost. The command
+    describes the possible loss, and you must accept it. The service must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 

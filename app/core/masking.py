@@ -414,7 +414,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of a phone number (digits, if known) and a token. The repr shows neither of them."""
+    """Masking of a token, and of a phone number if it is known. The repr shows neither of them."""
 
     __slots__ = ("_phone", "_token")
 

@@ -100,9 +100,9 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned no row. The row was moved by a transaction that
-    was rolled back, or whose outcome is unknown. Raise StoreUnavailable for a connection that is
-    not ours, and StorePoisoned if another process took over."""
+    """Find a holder's row again after HELD returned no row. The stored location is wrong if the
+    last transaction was rolled back, or if its outcome is unknown. Raise StoreUnavailable for a
+    connection that is not ours, and StorePoisoned if another process took over."""
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
         raise StoreUnavailable(POOLED)

@@ -55,9 +55,9 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the tables that are still local, with their rows, and return their names. Note the
-    new layout in the database. No other process may use the database. Raise UsageError if there is
-    no cluster."""
+    """Distribute the tables that are still local, with their rows, and return their names. Store
+    the new layout in the database. No other process may use the database. Raise UsageError if there
+    is no cluster."""
     await _require_cluster(connection)
     local = []
     for name in BY:

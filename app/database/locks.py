@@ -232,7 +232,7 @@ class _Queue:
             self._set(fcntl.F_UNLCK, place)
 
     def is_next(self, place: int) -> bool:
-        """Return whether no earlier place, except skipped ones, is taken."""
+        """Return whether all earlier places are free. Skipped places do not count."""
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
