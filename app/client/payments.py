@@ -36,8 +36,9 @@ class Started:
                   unresolved: the amount paid is in doubt; send nobody until that is settled
                   expired: the session has expired
                   unknown: make the same call again after `again_s`
-                  differs: the order's payment, or its price by `PUT`, has another amount or
-                  currency; or its payment is unknown and had another phone number or return URL
+                  differs: the earlier payment, or the price that `PUT` stated, has another amount
+                  or currency; or nobody knows whether the earlier payment was opened, and it had
+                  another phone number or return URL
                   not_over: a new payment was requested, but the earlier one may still succeed
                   refused: `sentence` says why
     checkout_url  where the customer pays, if the service gave an address
