@@ -305,11 +305,12 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """Return sentences on the parts of a bundle that rest on its maker's word, even if all steps
-    passed. For a malformed bundle, return one sentence.
+    """Return sentences on the parts of a bundle that nothing proves, even if all steps passed. A
+    reader must trust the bundle's maker for these parts. For a malformed bundle, return one
+    sentence.
 
-    left  number of leaves of a checkpoint of the log that is known to have been published; 0 for
-          none
+    left  number of leaves of the largest checkpoint of the log that is known to have been
+          published; 0 if no checkpoint is known
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -420,7 +421,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """Return sentences on messages that may be about the order but became no event."""
+    """Return sentences on messages that may be about the order but could not be read as events."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -446,8 +447,9 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence with the witnesses whose lines are in the checkpoint; empty if there are
-    none. Their signatures follow C2SP tlog-cosignature, with an additional time of 8 bytes."""
+    """Return a sentence with the witnesses whose signature lines are in the checkpoint; empty if
+    there are none. A witness's signature has 8 bytes more than others, because it also states a
+    time (C2SP tlog-cosignature)."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -460,7 +462,8 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return a phrase about `count` of `whole` things; empty if `count` is 0."""
+    """Return a phrase for `count` of `whole` things. If all things are meant, the phrase has no
+    numbers. If `count` is 0, the phrase is empty."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

@@ -71,10 +71,11 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` did not make.
+    """Return the files of a bundle. Raise Wrong if the archive is not exactly the ZIP that `pack`
+    makes of its files.
 
-    Nothing is decompressed, because a bundle stores its files uncompressed. So no file can be
-    larger than the bundle, and the bundle is read once from its first byte to its last.
+    Nothing is decompressed, because a bundle stores its files uncompressed. Thus no file can be
+    larger than the bundle. The bundle is read once from its first byte to its last.
     """
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
@@ -132,7 +133,8 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return the result of `make` for this bundle. `make` is called only once for all steps."""
+        """Return the result of `make` for this bundle. The first call of `once` stores the result,
+        and later calls return the stored result."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]
@@ -163,8 +165,8 @@ def micros(at: str) -> int:
 
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the id and instant of each delivery, with the entry of its event in history.json. An
-    entry has its event's first delivery, and lists the redeliveries under `again`."""
+    """Yield the id and instant of each delivery, with the entry in history.json. An entry is about
+    one event. It has the event's first delivery, and lists the redeliveries under `again`."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -177,9 +179,9 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of things that were received while a clock was ahead, by
-    their name in the log. If several `redated` records are about one thing, the earliest instant
-    counts."""
+    """Return the corrected instants of things that were received while a clock was ahead. The keys
+    are the things' names in the log. If several `redated` records are about one thing, return the
+    earliest instant."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

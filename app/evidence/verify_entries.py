@@ -33,8 +33,8 @@ Sealing takes some moments, and making a bundle waits for it."""
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """Return the root of a tree of `size` leaves with this leaf hash at `index` (RFC 9162,
-    2.1.3.2)."""
+    """Compute the root of a tree from one leaf hash and the leaf's inclusion proof (RFC 9162,
+    2.1.3.2). The tree has `size` leaves, and the leaf is at `index`."""
     if not 0 <= index < size:
         raise Wrong("a proof is of a leaf that the log does not have")
     place, last = index, size - 1
@@ -124,17 +124,19 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """A part of the bundle that must have a leaf: the members that the leaf must state, and the
-    document that the leaf seals. A delivery has no document, because the next step compares its
-    event."""
+    """A part of the bundle that must have a leaf.
+
+    leaf      members that the leaf must have
+    document  document that the leaf seals; None for a delivery, whose event the next step compares
+    """
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. A name that occurs twice is refused, because a sealed part could hide a forged
-    part."""
+    """Parts by name. A second part with the same name is refused. Otherwise a sealed part could
+    replace a forged part with the same name, and the forged part would not be checked."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -180,8 +182,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Return a leaf's name, from its members. A name that is only stated could hide another
-    leaf."""
+    """Compute a leaf's name from its members. Two leaves could be given the same name if the stated
+    name were trusted."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -223,8 +225,9 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of a leaf's content, from the commitments to its parts, and the number of
-    masked parts. A masked part comes with its commitment instead of its salt."""
+    """Return the digest of a leaf's content, and the number of masked parts. The digest is computed
+    from the commitments to the parts. For a masked part, the bundle has the commitment instead of
+    the salt."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -246,7 +249,8 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Ids of deliveries, by how far the log proves their reading.
+    """Ids of deliveries in four groups. The group shows whether the log proves how the delivery was
+    read.
 
     proved   the whole reading is proved
     masked   the reading is proved, except for masked texts
@@ -261,7 +265,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare what the history says of each delivery with what was sealed. Raise Wrong on a
+    """Compare each delivery's event in the history with the sealed event. Raise Wrong on a
     difference."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
@@ -287,7 +291,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that what the history says of each delivery is what was sealed (step 7)."""
+    """Check that each delivery's event in the history equals the sealed event (step 7)."""
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -301,12 +305,12 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 class Chain(NamedTuple):
     """The log's entries that name the order.
 
-    entries  number and name of each entry, by its index in the log
-    others   deliveries, records, revisions and audit entries in the bundle without such an entry
-    moved    names of entries whose subject is not in the bundle, because a later entry moved it to
-             another order
-    tree     number and time of the leaf that seals the tree of all orders with this order; None if
-             there is no tree
+    entries  index in the log and name of each entry
+    others   deliveries, records, revisions and audit entries in the bundle that have no such entry
+    moved    names of entries whose subject is not in the bundle, because a later entry moved the
+             subject to another order
+    tree     index and time of the leaf that seals a tree of all orders, which counts this order's
+             entries; None if there is no tree
     """
 
     entries: list[tuple[int, str]]
@@ -318,9 +322,10 @@ class Chain(NamedTuple):
 def order_chain(bundle: Bundle) -> Chain:
     """Return the log's entries for the order.
 
-    Raise Wrong if an entry is missing, or if its subject is left out. In the order of the log,
-    `nth` must be 1, 2, 3 … and `after` the index of the previous entry, so no entry can replace
-    another. Up to the tree there must be as many entries as the tree counts.
+    Raise Wrong if an entry is missing, or if its subject is left out. The entries must be numbered
+    1, 2, 3 … in `nth`, in the order of the log. `after` of each entry must be the index of the
+    previous entry, so no entry can replace another. The tree states the number of the order's
+    entries when it was made, and the bundle must have as many.
     """
     log, reference, shown = (
         bundle.document("log.json"),
@@ -380,8 +385,8 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return the number and time of the leaf that seals the tree with the order. Compute the root
-    upwards from the order's entry, and compare it."""
+    """Return the index and time of the leaf that seals the tree of all orders. Compute the tree's
+    root from the order's entry upwards. Raise Wrong if the leaf has another root."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

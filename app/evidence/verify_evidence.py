@@ -45,7 +45,14 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """A delivery whose bytes are in the bundle, and the event in its history entry."""
+    """A delivery whose bytes are in the bundle.
+
+    stated   the delivery's document in the bundle
+    event    the event that the history states for the delivery
+    body     the delivered bytes
+    whole    the request's whole body, if the request has several events
+    headers  the request's headers
+    """
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -174,8 +181,9 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profiles by source. Return None if another release wrote a profile that this one
-    does not understand. Raise Wrong if this program made the bundle and a profile is invalid."""
+    """Return the profiles by source. Return None if another release of this program wrote a profile
+    that this release does not understand. Raise Wrong if this program made the bundle and a profile
+    is invalid."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -223,7 +231,8 @@ class VerifiedDocument(TypedDict):
 class VerifiedBundle:
     """Result of each step. `order` and `as_of` are the bundle's own statements, or None.
 
-    not_proven  parts that rest only on the word of the bundle's maker, whatever steps passed
+    not_proven  sentences on the parts that no step proves, so that a reader must trust the bundle's
+                maker
     """
 
     order: str | None
@@ -273,8 +282,8 @@ class KeptCheckpoint:
     """A published checkpoint that the verifying person has kept.
 
     note  text of the checkpoint
-    path  hashes of a consistency proof between this and the bundle's checkpoint; None without a
-          proof
+    path  hashes of a consistency proof between the kept checkpoint and the bundle's checkpoint;
+          None if the person gave no proof
     """
 
     note: str
@@ -283,7 +292,8 @@ class KeptCheckpoint:
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     """Read a checkpoint from its file, and its proof from the output of `log consistency`. Raise
-    UsageError for any other file. The bundle is then not at fault."""
+    UsageError, not Wrong, for any other file. The wrong file is the person's mistake, and says
+    nothing about the bundle."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -420,9 +430,9 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence on the leaves or times for which the log may have been rewritten. A kept
-    checkpoint rules this out for its leaves. Witnesses rule this out from the time of their
-    cosignatures."""
+    """Yield a sentence if the log may have been rewritten, with the leaves or times that this
+    concerns. A kept checkpoint excludes a rewrite of its leaves. Witnesses exclude a rewrite after
+    they have cosigned."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -559,9 +569,9 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check the checkpoint's signature. The signing key must be the key of the manifest, or an
-    earlier key from which endorsements lead to it, each by the previous key. A bundle could name
-    any other key."""
+    """Check the checkpoint's signature. It must be signed with the manifest's key or with an
+    earlier key of the log. A chain of endorsements must lead from the earlier key to the manifest's
+    key, because a bundle could call any key an earlier one."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -588,8 +598,8 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
     """Check that the bundle's checkpoint and the kept checkpoint belong to one log: the later must
-    extend the earlier (RFC 9162, 2.1.4.2). If the kept checkpoint is signed with a key that the
-    bundle does not know, the result is undecided, because the person must know whose key it is."""
+    extend the earlier (RFC 9162, 2.1.4.2). If the bundle does not know the key that signed the kept
+    checkpoint, the result is undecided. Only the person can know whose key it is."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -679,7 +689,8 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return the log's keys whose endorsements lead to the bundle's key, and that key."""
+    """Return the log's earlier keys from which endorsements lead to the bundle's key. The bundle's
+    key is the last in the list."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

@@ -18,8 +18,8 @@ NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, Typ
 
 
 class Wrong(Exception):
-    """Error for something that is not as it must be. The message is one sentence. Characters that
-    could control a terminal are removed from quoted words."""
+    """Error for an invalid bundle or an invalid part of it. The message is one sentence. Characters
+    that could control a terminal are removed from quoted words."""
 
     def __init__(self, said: str) -> None:
         super().__init__(clean(said))
@@ -31,7 +31,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Alternative forms, of which a value must have one."""
+    """Alternative forms. A value must have one of them."""
 
 
 def instant(said: Any) -> bool:
@@ -232,7 +232,7 @@ function is true for a valid value.
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on what is wrong with a value; empty if the value has the form."""
+    """Return a sentence on how a value deviates from a form; empty if the value has this form."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -283,12 +283,13 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong if it lacks the form or is not canonical."""
+    """Parse a JSON document. Raise Wrong if it does not have the given form or is not canonical."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return a parsed JSON document. Raise Wrong if it lacks the form or is not canonical."""
+    """Return a parsed JSON document. Raise Wrong if it does not have the given form or is not
+    canonical."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -298,8 +299,8 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong if it is invalid, or if an object has a duplicate name,
-    for which readers may use different values."""
+    """Parse the JSON in a file. Raise Wrong if it is invalid, or if an object has a name twice.
+    Different readers may use different values of such a name."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -60,7 +60,8 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the current rows for these leaves. Leaves whose row was deleted have none."""
+    """Return the current rows of these leaves, by the leaf's subject. A leaf whose row was deleted
+    is left out."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -77,7 +78,7 @@ async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) ->
 async def contents(
     connection: Connection, leaves: Sequence[leaf_store.Leaf]
 ) -> Mapping[str, store.Content]:
-    """Return the bodies and headers of those leaves that are deliveries, by id."""
+    """Return the bodies and headers of deliveries, by id. Leaves of other kinds are ignored."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
     return await store.contents_of(connection, ids)
 
@@ -143,7 +144,8 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield stored hashes that differ from the computed tiles: (first leaf, sentence)."""
+        """Yield the number of the first leaf and a sentence for each stored hash that differs from
+        the computed hash."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -180,8 +182,8 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a published checkpoint at the tree's present size does not match the tree;
-        None if it matches."""
+        """Compare a published checkpoint of the tree's present size with the tree. Return a
+        sentence on the difference; None if there is none."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -246,13 +248,14 @@ class VerifiedLogDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """Result of verifying the log: what was recomputed, and what differs.
+    """Result of verifying the log: numbers of verified items, and the problems that were found.
 
-    tell     number of problems to report; further problems are only counted
-    waiting  rows that still have no leaf
-    reread   deliveries that have been read differently since they were sealed
-    first    number of the first leaf that does not fit
-    left     the largest checkpoint known to be published
+    tell     maximum number of problems in `problems`; further problems are only counted
+    waiting  number of rows that still have no leaf
+    reread   number of deliveries that have been read differently since they were sealed
+    found    number of all problems
+    first    number of the first leaf that has a problem
+    left     the largest checkpoint that is known to have been published
     gaps     the database's accepted gaps, in which leaves and checkpoints may be lost
     """
 
@@ -416,8 +419,8 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of the new size. If a leaf is missing, the
-        tree ends there, and later leaves are only compared with their rows."""
+        """Add a leaf to the tree, and compare the heads of the new size. After a missing leaf,
+        nothing more is added to the tree, and later leaves are only compared with their rows."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -461,7 +464,8 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that no stored hash or head is beyond the last leaf, and one head covers all."""
+        """Check that the newest checkpoint covers all leaves, and that no stored hash or checkpoint
+        goes beyond the last leaf."""
         if not self._whole:
             return
         size = self._tree.size
@@ -526,9 +530,10 @@ SURE: Final = frozenset(("record", "revision", "deed"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Current pseudonyms of some orders in leaves.
+    """The current pseudonyms by which leaves name some orders.
 
-    erased  commitments whose order can no longer be known
+    orders  pseudonym of each order
+    erased  commitments of erased orders
     secret  secret from which the salts of parts are derived
     """
 
@@ -579,7 +584,7 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return why a leaf's order or sealed content differs from its row; None if it does not."""
+    """Return why a leaf's order or sealed content differs from its row; None if both are equal."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -593,7 +598,8 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
 
 
 class OrderCounts:
-    """Counter of each order's leaves, with the newest leaf, while the log is read."""
+    """The number and the newest leaf of each order's leaves. These are counted while the log is
+    read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
         self._tree = OrderTree()
@@ -630,9 +636,9 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return why the stored newest tree differs from the tree of the log's first `size` leaves.
-        Return nothing if the stored tree is of another size. A wrong stored tree would spoil proofs
-        and the next tree."""
+        """Compare the stored newest tree with the tree of the log's first `size` leaves. Return a
+        sentence for each table with a difference. Return nothing if the stored tree is of another
+        size. A wrong stored tree would make proofs and the next tree wrong."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()

@@ -109,7 +109,7 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """Error for a signature line in a witness's name that its key did not make."""
+    """Error for a signature line that names a witness but was not made with the witness's key."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
@@ -378,7 +378,7 @@ class Cosigning:
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
         """Return the proof that the log with `size` leaves extends the log with `old` leaves. The
-        proof is empty if `old` is 0 or `size`."""
+        proof is empty if `old` is 0 or equals `size`."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -387,8 +387,8 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the signature line of the witness in an answer. Skip lines of other keys (C2SP
-        tlog-witness)."""
+        """Verify the witness's signature line in an answer. Ignore signature lines of other keys
+        (C2SP tlog-witness)."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -447,7 +447,7 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
     """Return the result of an answer without a cosignature.
 
-    same  whether the request stated the log size that the witness knows
+    same  whether our request stated the log size that the witness had told us
     """
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")

@@ -76,7 +76,12 @@ def _subject(sha256: str, differs: Balances) -> str:
 
 
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
-    """Return the id of the approved proposal that accepts this difference of this file."""
+    """Return the id of the approved proposal that accepts a statement's difference; None if there
+    is none.
+
+    sha256   digest of the file that has the statement
+    differs  balances of the statement
+    """
     async with context.database.reading() as connection:
         found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
     return None if found is None else found.id
@@ -128,8 +133,8 @@ async def propose_difference(
 def difference_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposal that accepts a difference of balances.
 
-    An approval imports nothing, because the file is not stored. The next import of the file finds
-    the approval.
+    The approval itself imports nothing, because the file is not stored. When the file is imported
+    again, the import uses the approval.
     """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
@@ -153,11 +158,11 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return sentences, at most SHOWN, on how these statements join the statements before and
-    after.
+    """Return at most SHOWN sentences that compare the statements' opening balances with the closing
+    balances of the statements before them.
 
-    They report statements that do not begin with the previous closing balance, and accepted
-    differences that the next statement confirms.
+    A sentence reports a statement that does not begin with the previous closing balance, or an
+    accepted difference that the next statement confirms.
     """
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
@@ -222,9 +227,9 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return accepted differences of statements with days from `first` to `last`, as known at an
-    instant. Earlier statements are included until a later statement confirms their closing balance.
-    """
+    """Return accepted differences of statements, as known at an instant. A statement is included if
+    one of its days lies between `first` and `last`. An earlier statement is included if no later
+    statement has confirmed its closing balance."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

@@ -34,16 +34,20 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts of a bank's file whose lines come from files of another format.
+    """Return the accounts in a bank's file for which the file adds no lines, because files of
+    another format have the lines. Its entries only add texts to those lines.
 
-    Each account comes with the error to raise if no entry of this file matches a line. A
-    notification (CAMT.054) makes no lines. A report within the day makes lines if no other format
-    has the account. Any other file makes lines if no other format has its days.
+    The value of each account is the error to raise if no entry of this file fits a line. Whether a
+    file adds lines depends on its format:
 
-    booked_days  returns the days on which the file has bookings of an account
+    - A notification (CAMT.054) never adds lines.
+    - A report within the day adds lines if no other format has the account.
+    - Any other file adds lines if no other format has its days.
 
-    Raises UsageError if the file shares only some of its days with another format, or has days of a
-    report within the day: a booking would count twice, or be left out.
+    booked_days  function that returns the days on which the file has bookings of an account
+
+    Raises UsageError if the file shares only some of its days with another format, or shares days
+    with a report within the day. A booking would otherwise count twice or be left out.
     """
     found = dict[str, str]()
     for line in lines:
@@ -93,12 +97,12 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace staged entries by the stored lines that they match, and fill texts that the lines
-    lack. Drop entries that match no line or several lines. Returns a note on each account.
+    """Replace each staged entry by the stored line that fits it, with the entry's texts where the
+    line has none. Delete entries that fit no line or several lines. Returns a note on each account.
 
     accounts  result of `accounts_to_enrich`
 
-    Raises UsageError for an account if none of its entries matches a line.
+    Raises UsageError for an account if none of its entries fits a line.
     """
     of, entry = 1 + _COLUMNS.index("account"), 1 + _COLUMNS.index("entry")
     filled, contents, gone = dict[str, Row](), dict[str, Row](), list[int]()

@@ -130,14 +130,14 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """Cache of all matched bank lines, for requests page by page.
+    """Cache of all matched bank lines, for requests that return one page each.
 
-    The cache is valid while the audit trail has no new entry: each import, decision and change of
-    rules adds one.
+    The cache is valid until the audit trail has a new entry. Each import, decision and change of
+    rules adds an entry.
 
-    mark   the newest trail entry when the lines were matched
-    asked  the instant that was requested; None if the request was for now
-    at     when the lines were matched
+    mark   id of the newest trail entry when the lines were matched
+    asked  the requested instant; None if the request was for now
+    at     when the lines were matched; None if nothing is cached
     """
 
     mark: str = ""
@@ -171,10 +171,10 @@ async def booked_page(
     """Return bank lines with their matches as known at an instant, newest first.
 
     as_of   the instant; None for now
-    stands  only lines in this bucket; None for all
-    line    only the line with this id, in any version; None for all
-    after   the id of the last line before the page; empty for the first page
-    skip    number of lines to skip after that
+    stands  bucket from which to return lines; None for all buckets
+    line    id of the only line to return, in any version; None for all lines
+    after   id of the line after which the page begins; empty for the first page
+    skip    number of further lines to skip
     kept    cache of the matching for the next pages
 
     Raises NotFoundError if `line` is not among the lines, and UsageError if the bank cannot be
@@ -231,7 +231,8 @@ async def booked_with(
     orders: Collection[str] = (),
 ) -> list[Booked]:
     """Return bank lines that have one of these subjects or are matched with one of these payouts or
-    orders. `orders` are subjects of book lines. If all three are empty, nothing is matched."""
+    orders. `orders` are subjects of book lines. Return an empty list, without matching, if all
+    three are empty."""
     if not (subjects or payouts or orders):
         return []
 
@@ -282,8 +283,8 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank lines and return `use(lines)`, both in a thread. Many lines take seconds, in
-    which the server must answer other requests."""
+    """Match the bank lines and return `use(lines)`. Both run in another thread, because matching
+    many lines takes seconds. Meanwhile the server answers other requests."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

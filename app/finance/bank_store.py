@@ -108,13 +108,13 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return bank lines with these words in a text, newest first. Ignores the case of ASCII
-    letters.
+    """Return bank lines with these words in a text, newest first. The case of ASCII letters is
+    ignored, and restricted lines are left out.
 
-    Restricted lines are left out. Also returns the instant before which lines were not searched;
-    None if all lines were searched, or `limit` lines were found.
+    Also return an instant if the search ended early: lines booked before it were not searched. This
+    is None if all lines were searched or `limit` lines were found.
 
-    before  search only lines booked before this instant; None for all
+    before  instant before which the lines must have been booked; None for all lines
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
@@ -159,8 +159,8 @@ PayoutName = tuple[str, str, str]
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Return every payout that statement lines name, as known at an instant. The amount is the sum
-    of the payout's lines; for a payout from a wallet, only of its withdrawals."""
+    """Return every payout that statement lines name, as known at an instant. The amount of a payout
+    is the sum of its lines. If the payout is from a wallet, only its withdrawals are added up."""
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
@@ -190,7 +190,8 @@ async def withdrawals(
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
     """Return (final amount, amount that left, last time) of every payout from a wallet.
 
-    Amounts are in minor units. The two amounts differ if a part failed and came back.
+    Amounts are in minor units. The final amount is smaller if part of the money could not be paid
+    out and was returned to the wallet.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     rows = await connection.execute(text(_WITHDRAWN), values)
@@ -219,7 +220,7 @@ _TEXTS: Final = (
 async def bank_texts(
     connection: AsyncConnection,
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts, Instant]]]:
-    """Yield (key, texts, booking time) of all versions of lines, some thousand at a time."""
+    """Yield (key, texts, booking time) of all versions of bank lines, in batches."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]), row[7]) for row in rows]
 
@@ -273,6 +274,7 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of statements, unordered, without imports withdrawn by an instant."""
+    """Return the balances of bank statements, in no particular order. Leave out statements whose
+    import was withdrawn by the instant."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

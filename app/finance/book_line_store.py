@@ -37,13 +37,13 @@ _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NU
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield book lines as known at an instant, in key order, some thousand at a time.
+    """Yield book lines as known at an instant, in key order and in batches.
 
     Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
     refunded_at, method).
 
-    first   yield only keys from this one on
-    beyond  yield only keys before this one; None for no end
+    first   the lowest key to yield
+    beyond  the key before which to end; None for no end
     """
     values: dict[str, Any] = {
         "first": first,
@@ -64,9 +64,10 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return order lines that a bank line may pay: orders paid outside providers, and named lines.
+    """Return order lines that a bank line may pay. These are the lines with given subjects, and the
+    lines of orders that were paid outside providers.
 
-    named  subjects of the named lines
+    named  the given subjects
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
@@ -120,8 +121,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return the versions of lines that have one of these phone numbers, or one of these keys and
-    any number."""
+    """Return the versions of lines that have one of these phone numbers. Also return the versions
+    that have one of these keys and whatever phone number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})

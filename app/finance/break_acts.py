@@ -91,7 +91,8 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break as a run saw it, or as it was last seen, with its steps and present state."""
+    """A break with its steps and present state. `seen` is the break as a given run found it, or as
+    the last run that found it."""
 
     identity: str
     seen: breaks.Break
@@ -186,8 +187,10 @@ async def living_breaks(
 ) -> AsyncGenerator[list[SeenBreak]]:
     """Yield all published breaks, including closed ones, in batches by id.
 
-    causes, states, assignee
-      only these breaks; empty or None for all
+    causes    causes of the breaks to yield; empty for all
+    states    states of the breaks to yield
+    assignee  person to whom the breaks are assigned; None for everyone's breaks
+    after     id after which to begin; empty for the beginning
     """
     while True:
         async with context.database.reading() as connection:
@@ -265,8 +268,8 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return all breaks of one order, including closed ones. Return None if no run since an instant
-    changed any break."""
+    """Return all breaks of one order, including closed ones. Return None if no run has changed
+    breaks since an instant, so that an earlier result is still valid."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -290,7 +293,10 @@ async def finished_run(context: AppContext, number: int) -> break_store.Run:
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[break_store.Run]:
-    """Return the last finished runs, newest first; with `before`, only runs with lower numbers."""
+    """Return the last finished runs, newest first.
+
+    before  number below which the runs' numbers must be; None for all runs
+    """
     async with context.database.reading() as connection:
         return await break_store.runs(connection, limit=limit, before=before)
 
@@ -332,7 +338,8 @@ NAMED: Final = 10
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest of what a person was shown of these breaks: ids, money, states, assignees."""
+    """Return a digest of the breaks' ids, money, states and assignees, as they were shown to a
+    person."""
     shown = [
         (
             each.identity,
@@ -383,13 +390,14 @@ async def act_on_breaks(
     seen: str | None = None,
     propose: bool = True,
 ) -> Proposal | None:
-    """Assign, comment on, accept or settle breaks in one transaction: all of them, or none.
+    """Assign, comment on, accept or settle breaks in one transaction. If one break is refused, none
+    is changed.
 
-    If one person may not accept a single break alone, a proposal is made and returned. Keeping late
+    If one person may not accept a single break alone, make a proposal and return it. Keeping late
     money counts as an acceptance.
 
     seen     `mark_of` the breaks as they were shown; None to act on them in any state
-    propose  False to refuse instead of proposing
+    propose  whether to make a proposal if needed; if False, raise UsageError instead
 
     Raises NotFoundError for an unknown break. Raises UsageError if a break was closed or has
     changed since it was shown, or if one person may not accept several breaks together.
@@ -584,8 +592,8 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 
 
 async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
-    """Return the state of a break that an approval is about: its money and facts, and whether the
-    break is decided or closed.
+    """Return, as JSON, the state of the break that an approval is about. It has the money and facts
+    of the break, and whether the break is decided or closed.
 
     The assignee and comments are not included.
     """
@@ -614,8 +622,8 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
 
 
 def _booked(seen: breaks.Break) -> str:
-    """Describe for the approver the amount that accepting a break books: what remains to be
-    settled, often less than the break's money."""
+    """Describe, for the approver, the amount that is booked if a break is accepted. This is the
+    amount that remains to be settled, which is often less than the break's money."""
     if not seen.left:
         return f"nothing is booked; {seen.money} is at stake"
     parts = [
@@ -654,12 +662,12 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the line that a break is about; if it is about no line, its order."""
+    """Return the line that a break is about. If the break is about no line, return its order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line or order that can be the other half of this break."""
+    """Return the breaks about a line or order that can be the counterpart of this break."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners
@@ -671,11 +679,11 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line may be matched with a break. Return the open breaks that the match closes,
-    too.
+    """Check that a line may be matched with a break. Return the other open breaks that the match
+    closes.
 
-    The line must be unmatched, and a candidate of this break or the subject of another open break.
-    Raises UsageError otherwise.
+    The line must not be matched yet. It must be a candidate of this break, or the subject of
+    another open break. Raises UsageError otherwise.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
@@ -706,8 +714,11 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the one line matched with a break that is to be undone. Raises UsageError if no match
-    fits, or if several fit."""
+    """Return the matched line of the match that a person wants to undo. Raises UsageError if no
+    match or more than one match fits the request.
+
+    line  the matched line that the person named; empty if the person named none
+    """
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

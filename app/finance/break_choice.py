@@ -56,9 +56,11 @@ class Choice:
     """Conditions that every chosen break meets. Without a condition on the state, only breaks that
     still need a person are chosen.
 
-    words    names, and the values that they must equal
-    amounts  signs of comparison, and minor units of `currency` to compare the break's money with
-    ages     signs of comparison, and whole days to compare the break's age with
+    words    pairs of a name and the value that the break must have
+    amounts  pairs of a comparison sign and an amount in minor units of `currency`, with which the
+             break's money is compared
+    ages     pairs of a comparison sign and a number of whole days, with which the break's age is
+             compared
     """
 
     words: tuple[tuple[str, str], ...] = ()
@@ -87,8 +89,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets all conditions except one on its amount, which is
-        unknown."""
+        """Return whether the choice of a break is undecided. This is so if it meets all other
+        conditions, but there is a condition on its amount and the amount is unknown."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -210,9 +212,9 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 
 @dataclass(slots=True, kw_only=True)
 class ChosenBreaks:
-    """Breaks to act on.
+    """Breaks to act on, from the chosen breaks.
 
-    of       the breaks
+    of       the breaks to act on
     apart    number of chosen breaks that were left out, by reason
     lines    the line to match with each break, by the break's id
     against  why the breaks may not all be decided together; None if they may
@@ -333,8 +335,8 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
     """Act on the chosen breaks in batches, each in its own transaction.
 
-    Matches are made with the suggestions, one break at a time. Raises UsageError if a batch is
-    refused; the message says how many breaks were done before.
+    A match uses the suggested line, and each batch of matches has one break. Raises UsageError if a
+    batch is refused; the message states the number of breaks that are already done.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

@@ -178,7 +178,8 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) for breaks that the last run saw, but run `number` did not."""
+    """Yield (id, version, content) for breaks that the last run found, but that run `number` did
+    not find."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -228,7 +229,10 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
-    """Return the finished runs, newest first; with `before`, only runs with lower numbers."""
+    """Return the finished runs, newest first.
+
+    before  number below which the runs' numbers must be; None for all runs
+    """
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
         listing = listing.where(_RUNS.c.number < before)
@@ -298,9 +302,11 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, for each break that is gone, the ids of evidence since a run that may have closed it.
+    """Return, by break, the ids of evidence that may have closed a break that is gone. Only
+    evidence that arrived after the last run is returned.
 
-    Evidence is events, records, lines, matches by hand and rules. A few queries serve all breaks.
+    Evidence is events, records, lines, matches by hand and rules. A few queries find the evidence
+    of all breaks.
     """
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)
@@ -410,11 +416,13 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return up to `limit` ids of published breaks, sorted, beginning after `after`.
+    """Return up to `limit` ids of published breaks, sorted, beginning after `after`. The result may
+    include breaks that do not meet the conditions, so the caller must check the breaks' states and
+    assignees.
 
-    causes    only breaks of these causes; empty for all
-    states    breaks in these states, and some others whose act was undone
-    assignee  breaks of this person, and others that this person once had; None for everyone's
+    causes    causes of the breaks; empty for all
+    states    states of the breaks; breaks whose act was undone are returned, too
+    assignee  person to whom the breaks are or were once assigned; None for everyone's breaks
     """
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
@@ -464,9 +472,9 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks that a run saw and a person acted on.
+    """Yield ids of breaks that a run found and on which a person acted.
 
-    decided  count only acceptances, settlements and matches as acts
+    decided  whether only acceptances, settlements and matches count as acts
     """
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
@@ -515,8 +523,8 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Take the lock that keeps other people and runs from changing breaks until the transaction
-    ends."""
+    """Lock the breaks until the transaction ends. Other people and runs cannot change breaks
+    meanwhile."""
     await run(connection, take_lock, RECONCILING)
 
 

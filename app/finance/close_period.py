@@ -70,13 +70,13 @@ delivery that takes longer than this has failed for its sender."""
 class CloseRequest:
     """Request to close a month.
 
-    as_of        close what is known at this instant; None for now
+    as_of        instant whose knowledge is closed; None for now
     margin_days  days to wait after the month's end; None for the setting
     reason       the reason for the trail and for the second person
-    exceptions   by the name of a condition that is not met, the reason for closing in spite of it;
+    exceptions   conditions that are not met, each with the reason for closing nevertheless;
                  exceptions need two people
-    unasked      payments that providers had not answered about when this closing was proposed; None
-                 if it was not proposed
+    unasked      payments about which providers had not answered when this closing was proposed;
+                 None if it was not proposed
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -234,8 +234,8 @@ async def _chains_state(connection: Connection, subject: str, given: Mapping[str
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) if there is
-    none."""
+    """Return (instant, digest) of the last closing or reopening. If there is none, return
+    (EARLIEST, None)."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
@@ -261,11 +261,11 @@ async def against_closing(
 class _Looked:
     """A month that is to be closed, with its report and the reasons against closing it.
 
-    made     every earlier closing
-    before   the closing of the previous month
-    report   None before the month's end, or while deliveries are unread; `against` then lacks
-             reasons that need the report
-    unasked  payments that providers did not answer about
+    made      every earlier closing
+    before    the closing of the previous month
+    report    the month's report; None before the month's end, or while deliveries are unread
+    blockers  reasons against closing; without a report, reasons that need the report are missing
+    unasked   payments about which providers did not answer
     """
 
     month: Month
@@ -326,8 +326,8 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return blockers for deliveries of the month that arrived by `as_of` and that no figure
-    includes."""
+    """Return blockers for deliveries that arrived in the month, until `as_of`, but that are in no
+    figure of the report."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -412,8 +412,8 @@ def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
 
 
 def next_name(made: Sequence[period_store.Closed]) -> str:
-    """Return the name of the next month to close. That is the month after the last closed one; if
-    the first month was reopened, the first month."""
+    """Return the name of the next month to close. That is the month after the last closed month, or
+    the first month if it was reopened."""
     last = _last(made)
     return made[0].period if last is None else month_named(last.period).following_name
 

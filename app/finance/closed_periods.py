@@ -86,8 +86,11 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return each closed month with its figures and the adjustments that were reported later.
-    Return an empty list unless the scope begins where the last month closed by `scope.as_of` ends.
+    """Return each closed month with its figures, and with the adjustments that later closings
+    reported.
+
+    The scope must begin where the last closed month ends, as known at `scope.as_of`. Otherwise,
+    return an empty list.
     """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
@@ -118,8 +121,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month: as it was closed, or in the present time zone if it is open. Raises
-    UsageError for an invalid name."""
+    """Return a month with its bounds. A closed month has the bounds with which it was closed. An
+    open month has the bounds of the present time zone. Raises UsageError for an invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
@@ -133,11 +136,11 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, and with ends that match the closed
-    months.
+    """Return the scope with the merchant's name and zone. Its start and end are adapted to the
+    closed months.
 
-    An end at midnight before the first day of a month moves to where the books begin that month:
-    the month may have been closed in another zone.
+    A start or end at the first midnight of a month becomes the instant at which that month begins
+    in the books. The month may have been closed in another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

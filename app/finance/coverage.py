@@ -37,7 +37,7 @@ class Declaration:
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:
-    """Return the valid lines of coverage, by number."""
+    """Return the coverage lines that are valid now, by number."""
     async with context.database.reading() as connection:
         return await coverage_lines(connection, as_of=context.clock.now())
 

@@ -110,7 +110,8 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return imports, not withdrawn, with days of an account in another format, oldest first."""
+    """Return the days that imports in another format have of an account, oldest first. Withdrawn
+    imports are left out."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
@@ -154,7 +155,7 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
     """Return the coverage of each name of a kind. A day is covered if a line without a wallet
-    covers it, or lines of every wallet of the name do."""
+    covers it. A day is also covered if each wallet of the name has a line that covers it."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))

@@ -149,7 +149,8 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Make digests, by kind and day, of the evidence that became known from `after` to `until`."""
+    """Compute digests of the evidence that became known from `after` to `until`. There is one
+    digest for each kind of evidence and each day."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

@@ -71,7 +71,11 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from payments that statements settled from `since` to before `until`."""
+    """Suggest fee rules from payments that statements settled in a time span.
+
+    since  start of the span
+    until  end of the span, which is not included
+    """
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:

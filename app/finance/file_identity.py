@@ -53,9 +53,9 @@ class FileIdentity:
     sources  sources that the statement may belong to; a single source is certain
     preset   the preset or saved mapping whose heading fits, if exactly one fits
     mapping  the name of the saved mapping that fits
-    because  reasons, one sentence each
-    nearly   presets that nearly fit, if none fits; `because` names them, too
-    unsure   whether the only possible source has another account than the file names
+    because  reasons, one sentence each; they also mention the presets in `nearly`
+    nearly   presets that nearly fit, if none fits
+    unsure   whether the file names another account than the only possible source has
     """
 
     kinds: Sequence[ImportKind] = ()
@@ -263,7 +263,7 @@ def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
     """Return the kinds of file whose required columns are in the heading. Leave out a kind if
-    another kind reads the same columns and more."""
+    another kind reads all of its columns and further ones."""
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in presets.KINDS.items():

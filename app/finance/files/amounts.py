@@ -76,8 +76,8 @@ class Amounts:
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
         """Parse cells of one currency that all have full decimals and no mark except a minus sign.
 
-        Return None for any other cells. Most files write amounts in this way, and this method is
-        much faster for a million cells.
+        Return None for any other cells. Most files write amounts in this way, and parsing all cells
+        together is much faster in large files.
         """
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
@@ -213,8 +213,8 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for the other number formats in use. Those with this thousands separator
-        come first."""
+        """Return parsers for other number formats. Formats with the same thousands separator as
+        this parser come first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

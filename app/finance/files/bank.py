@@ -192,7 +192,7 @@ def _signed(
 ) -> list[int]:
     """Return the signed amounts from the three columns. A debit becomes negative.
 
-    signs  how the file writes debits; None for without a minus sign
+    signs  how the file writes debits; None if it writes them without a minus sign
 
     Raises UnclearCell if a row has no amount or several, or a debit with an unexpected sign.
     """
@@ -219,9 +219,9 @@ def _signed(
 def _subjects(*columns: Sequence[Any]) -> list[str]:
     """Return a digest for each line that identifies the line in all files of its bank.
 
-    The digest covers account, currency, amount, day, and the bank's reference; without a reference,
-    all texts. Phone numbers are cut to their last digits, so that nobody can find an erased number
-    by trying.
+    The digest covers account, currency, amount, day, and the bank's reference. If the line has no
+    bank reference, the digest covers all texts instead. Phone numbers are cut to their last digits,
+    so that nobody can find an erased number by trying.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

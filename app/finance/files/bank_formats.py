@@ -22,8 +22,8 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file in its own format, or as a table if it has none. Raises as `open_table`
-    does."""
+    """Open a bank's file. A file in no known bank format is opened as a table. Raises the errors of
+    `open_table`."""
     form = bank_format(path)
     table: tables.SourceTable
     if form == "OFX":

@@ -180,7 +180,8 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return columns of sources, sessions, payments, None if missing. Raises UnclearCell."""
+        """Return three columns: sources, sessions and payments. A missing value is None. Raises
+        UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -227,7 +228,8 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Raise UnclearCell for a negative line except accounting entries and refunds (`story_of`)."""
+    """Raise UnclearCell for a negative line, unless the line is an accounting entry or a refund.
+    `story_of` uses negative refunds."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
@@ -250,8 +252,8 @@ def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
     """Join the staged rows of one order into one row; None if the rows do not fit together.
 
     Exactly one row must say that the order was paid. The other rows say how much was refunded, with
-    or without a minus sign, in the same currency and not more than was paid. Values that the paid
-    row lacks, such as a payment, are taken from the other rows.
+    or without a minus sign, in the same currency. Together they must not exceed what was paid. If
+    the paid row lacks a value, such as a payment, the value is taken from the other rows.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

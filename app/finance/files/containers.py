@@ -105,8 +105,9 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Unpack a container's only table to a temporary file, and yield its path; None for any other
-    file. Raises RefusedTable if a container has several tables, or no readable table."""
+    """Unpack a container's only table to a temporary file, and yield its path. Yield None if the
+    file is no container. Raises RefusedTable if a container has several tables, or no readable
+    table."""
     with path.open("rb") as file:
         start = file.read(4)
     if not start.startswith((*ZIP, GZIP)) or (start.startswith(ZIP) and is_workbook(path)):

@@ -182,8 +182,8 @@ class Dates:
     ) -> None:
         """Set up the parser.
 
-        zone   zone of dates that name none. If it is None, a time of day without a zone is not
-               clear, and a day without a time is a UTC day, as months are
+        zone   zone of dates that name none. Without a zone (None), a time of day is unclear, and a
+               day without a time is a UTC day
         words  zone or offset for each name of a zone in the file; names are in small letters
         """
         self._form, self._zone = form, zone
@@ -286,8 +286,8 @@ class Dates:
     ) -> instants.Instant:
         """Return the instant of a date.
 
-        named   the zone in the cell; empty if none
-        column  the zone in the row's column of zones; empty if none
+        named   zone that the cell names; empty if the cell names none
+        column  zone that the row's zone column names; empty if that column names none
         """
         zone = self._zone
         if time is not None and (named or column):

@@ -77,8 +77,9 @@ def encoding_of(path: Path, declared: str | None) -> str:
     """Return the encoding of a file: the declared encoding, or else the encoding that its bytes
     show.
 
-    These are a byte order mark, UTF-8 in the whole file, or text in only one of GUESSED. Otherwise
-    return UTF-8, so that reading reports the first wrong byte.
+    The bytes show an encoding if they begin with a byte order mark, if the whole file is UTF-8, or
+    if only one encoding of GUESSED gives text. Otherwise return UTF-8, so that reading the file
+    reports the first wrong byte.
     """
     if declared is not None:
         return known_encoding(declared)

@@ -57,7 +57,7 @@ class LineForm(Protocol):
         ...
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """Return the values of the rows, in the columns of STAGED."""
+        """Return the values of the rows, one column for each name in STAGED."""
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Understood:
     """The clear rows of a batch, each beginning with its number, and the batch's problems.
 
     unclear  the other rows, each beginning with its number, with None for unclear values
-    totals   numbers of rows with totals of the rows above, which are no data
+    totals   numbers of the rows that only add up the rows above them
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -204,8 +204,11 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Count a row as a total if `why_not` is None; otherwise report `why_not` as the row's
-        problem."""
+        """Record a row that looks like a total.
+
+        why_not  why the row cannot be a total, which is reported as a problem; None if it is a
+                 total
+        """
         if why_not is None:
             into.totals.append(number)
         else:
@@ -261,7 +264,8 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return why a row does not fit the heading; None if it fits."""
+        """Return a sentence if a row has too few or too many cells for the heading; None if it
+        fits."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -327,8 +331,8 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that fills empty cells with a default; None as the default fills
-    nothing."""
+    """Return a function that replaces empty cells by a default. If the default is None, the
+    function changes nothing."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
@@ -354,8 +358,8 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and empty cells that hold a placeholder such as a dash. Used as references,
-    placeholders would join all their rows into one payment or group."""
+    """Strip cells. A cell with only a placeholder, such as a dash, becomes empty. If placeholders
+    were used as references, all their rows would belong to one payment or group."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -418,8 +422,9 @@ class Vocabulary:
         name        our name of the column
         vocabulary  our words
         also        meanings of other words; a mapping may change them
-        default     the word for empty cells, if the mapping gives none and does not name the
-                    column; None if such cells are unknown
+        mapping     the file's mapping, which may give meanings and a default
+        default     word for empty cells, used if the mapping gives no default and does not name the
+                    column; None if empty cells are unknown
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
@@ -472,7 +477,8 @@ class Phones:
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits; None if empty. Raises UnclearCell, which shows no number."""
+        """Return each cell's digits; None for an empty cell. Raises UnclearCell, whose message
+        never shows a phone number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -572,6 +578,7 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """Return the end of a sentence: the first rows, and whether there are more."""
+    """Return a phrase that ends a sentence. It lists the first rows, and shows whether there are
+    more rows."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

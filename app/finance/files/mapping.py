@@ -130,7 +130,7 @@ class SumOf:
 
     @property
     def names(self) -> Sequence[str]:
-        """Return all columns, the column of the sign last."""
+        """Return all columns. The column of the sign, if there is one, comes last."""
         return (*self.add, *self.subtract, *([] if self.sign is None else [self.sign]))
 
 
@@ -153,13 +153,13 @@ class Fold:
 class RowRules:
     """Rules for which rows of a file are its data.
 
-    heading_row  the row of the column names; None if it must be found; 0 if there is none: columns
-                 are then named "1", "2" and so on
-    skip_first, skip_last
-                 number of rows after the heading, and at the end, that are no data
+    heading_row  number of the row with the column names; None if the row must be found; 0 if the
+                 file has no such row and the columns are named "1", "2" and so on
+    skip_first   number of rows after the heading that are not data
+    skip_last    number of rows at the end that are not data
     empty        words, in small letters, for an empty cell
-    keep         words by column: rows without one of them are left out
-    ignore       words by column: rows with one of them are left out
+    keep         words by column; a row without one of these words is left out
+    ignore       words by column; a row with one of these words is left out
     """
 
     heading_row: int | None = None
@@ -188,12 +188,12 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A valid mapping. A key that the file left out has its usual name or form.
+    """A valid mapping. If the file lacks a key, the mapping has the usual name or form instead.
 
     kind    the kind of file that the mapping is for; None if it states none
     signs   how the file writes outgoing money; None if not declared
-    preset  the name of the shipped preset that this mapping is; empty for a preset that a person
-            changed; None for any other mapping
+    preset  name of the shipped preset; empty for a preset that a person changed; None for a mapping
+            that is no preset
     """
 
     kind: str | None = None

@@ -34,9 +34,10 @@ IGNORED: Final = "ignore"
 class TablePreview:
     """Heading and first rows of a file, with phone numbers and addresses masked.
 
-    places  for each column its position from "1" on, which names the column in a file without a
-            heading
-    words   for each column its words in the first BATCH rows, if there are at most MOST_WORDS
+    places  position of each column, counted from "1"; it serves as the column's name if the file
+            has no heading
+    words   the words of each column in the first BATCH rows; only for columns with at most
+            MOST_WORDS words
     """
 
     columns: Sequence[str]
@@ -59,7 +60,8 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Return heading and first rows of a file with unknown columns. Raises as `open_table` does."""
+    """Return heading and first rows of a file whose columns are unknown. Raises the errors of
+    `open_table`."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())

@@ -27,12 +27,13 @@ file. Raises UnclearCell."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """The rows of one table, for a row function.
+    """The rows of one table, for a row function. The row function fills `broken`, `ignored` and
+    `notes`.
 
-    places  index of each column that the function reads and the file has
-    broken  filled by the function: the problem of each unclear row, by row number
-    ignored filled by the function: number of rows left out, by column and word
-    notes   filled by the function: sentences about the whole file
+    places   index of each column that the function reads and the file has
+    broken   the problem of each unclear row, by row number
+    ignored  number of rows left out, by column and word
+    notes    sentences about the whole file
     """
 
     rows: Iterator[Row]
@@ -57,9 +58,11 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """A row function, the columns that it reads, and the columns that it adds.
+    """A row function with the names of its columns.
 
-    may_read  columns that it reads if the file has them
+    reads     columns that the function requires
+    may_read  further columns that the function reads if the file has them
+    adds      columns that the function adds
     """
 
     reads: Sequence[str]
@@ -134,7 +137,8 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add the order that a row's texts name; without one, add the text that the row is about."""
+    """Add two cells to each row: the order that the row's texts name, and a text. If no order is
+    named, the text says what the row is about; otherwise it is empty."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -147,8 +151,8 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add each row's payment, and its kind as its id shows. Costs and reserves have no id; their
-    description shows the kind."""
+    """Add two cells to each row: its kind, and its payment. The prefix of the row's id shows the
+    kind. Costs and reserves have no id; their description shows the kind."""
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
         kind = _MOLLIE_IDS.get(own.partition("_")[0], "") if own else ""
@@ -179,11 +183,13 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance, and separate purchases from customers' payments.
+    """Leave out rows that change no balance, and separate the merchant's own purchases from
+    customers' payments.
 
-    Without the column "Balance Impact" the status decides. An outgoing payment is a purchase of the
-    merchant, and an incoming refund belongs to a purchase: both are disbursements. PayPal's table
-    of event codes lists these types both as credits and as debits.
+    If the file has no column "Balance Impact", the status shows whether a row changes the balance.
+    An outgoing payment is a purchase of the merchant, and an incoming refund belongs to a purchase.
+    Both become disbursements. The row's type alone does not show this, because PayPal's table of
+    event codes lists these types both as credits and as debits.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:

@@ -72,10 +72,10 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized: the columns that are read, and the columns of
-    `[recognize]`.
+    """Columns by which an export is recognized: those that its mapping reads, and those in its
+    section `[recognize]`.
 
-    names    each column as written, by its plain name
+    names    the columns' names in the file, by plain name
     needed   groups of plain names; a heading has at least one name of each group
     without  plain names of columns that only other exports have
     """
@@ -487,7 +487,8 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """A file, and the caller's declarations about it, which replace keys of a mapping.
+    """A file, and the caller's declarations about it. The declarations have priority over the keys
+    of a mapping.
 
     inside    path of the unpacked table, if the file is a container; None otherwise
     content   the mapping's text, used instead of the file `mapping`
@@ -664,8 +665,8 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the request's mapping, perhaps a copy of a preset; without one, the usual column
-    names. Raises the errors of `choose`."""
+    """Return the mapping that the request names. It may be a changed copy of a preset. If the
+    request names no mapping, the usual column names are used. Raises the errors of `choose`."""
     content = request.content.encode()
     if request.mapping is not None and not content:
         try:

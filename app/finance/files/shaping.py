@@ -241,7 +241,7 @@ def _each(
 
 
 class _Folding:
-    """Joins the rows of an order into one row."""
+    """Function object that joins the rows of each order into one row."""
 
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
         place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
@@ -356,8 +356,8 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return the function that makes each combined field under a heading. Raises as `made_cells`
-    does.
+    """Return the function that makes each combined field under a heading. Raises the errors of
+    `made_cells`.
 
     row  the heading's row in the file
     """
@@ -393,7 +393,8 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells. They are a moment if the first cell is a moment."""
+        """Return each row's joined cells. If the first cell is a moment of a workbook, such as a
+        day, the result is one, too."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -415,7 +416,7 @@ _EXACT: Final = Context(prec=200)
 
 
 class SumOfCells:
-    """Adds up cells, and writes the sum as the file would."""
+    """A sum of cells, written as the file would write it."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs

@@ -129,7 +129,8 @@ class Bai2Table(BankTable):
             yield begun[0], begun[1], _fields(begun[2])
 
     def _group(self, number: int, fields: Sequence[str]) -> tuple[str, bool]:
-        """Return the day of a group, and whether its reports cover the whole day."""
+        """Return the day of a group, and whether the group has the day's final report. Raises
+        RefusedTable for a group that cannot be imported."""
         if what := _GROUP_STATUS.get(_at(fields, 2)):
             raise tables.RefusedTable(
                 number, f"the group is {what}, which is not read: fetch the day's whole report"
@@ -148,8 +149,8 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Compare a control total with the computed total, and add it to the enclosing level.
-        Raises RefusedTable if they differ."""
+        """Compare a control total with the computed total. Raise RefusedTable if they differ. Then
+        add the total to that of the enclosing level."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -198,7 +199,7 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return how many fields after a funds type belong to that funds type."""
+    """Return the number of fields after a funds type that are details of that funds type."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:

@@ -49,9 +49,12 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 
 
 class CamtTable(entries.BankTable):
-    """One CAMT file. Document types and entities are refused: the format has none, and in XML they
-    can read other files or fill memory. Without them the standard library's parser needs little
-    memory (64 KiB, a tag of MAX_TAG and MAX_DEPTH names), so it needs no child process."""
+    """One CAMT file. Document types and entities are refused. The format has none, and in XML they
+    can read other files or fill memory.
+
+    Without them, the standard library's parser needs little memory, so it needs no child process.
+    It needs 64 KiB, a tag of MAX_TAG, and MAX_DEPTH names.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -249,7 +252,8 @@ class _Camt:
                     setattr(self._balance, side, Decimal(amount))
 
     def _end_statement(self) -> None:
-        """Record the days that the statement covers: its own period, or else between balances."""
+        """Record the days that the statement covers. These are the days of its stated period. If no
+        period is stated, they are the days between its balances."""
         days, balance = self._days, self._balance
         balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
         balance.opened, balance.closed = (

@@ -40,11 +40,11 @@ class BankTable(ABC):
 
     format      the format's name, known after the file was read
     statements  number of statements read to their end
-    compared    number of statements whose balances agree with their entries, or differ by a
-                difference that two people accepted
+    compared    number of statements whose balances were compared and accepted: they agree with the
+                entries, or two people accepted the difference
     balances    both balances, with their days, of each statement that states them
     accepted    id of the proposal by which two people accepted a difference, by `Balances.name`
-    differs     the statement whose difference made the file refused
+    differs     the statement that made us refuse the file, because its difference is not accepted
     broken      problems of entries that are still to be yielded, by row number
     """
 
@@ -123,8 +123,8 @@ def cells_of(**found: str) -> Sequence[str]:
 def amount_cell(text: str, *, debit: bool) -> str:
     """Return a cell with the amount, negative for a debit.
 
-    An unclear amount becomes a number that is refused later. As a text it could be read with a sign
-    or marks of its own, which may contradict the element that says debit.
+    An unclear amount is returned as a number that is refused later. If it were returned as a text,
+    a sign or a mark in it could contradict `debit`.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -147,7 +147,7 @@ def day_after(day: str) -> str:
 class Balances:
     """The balances of one statement, each with its day, and the sum of its entries.
 
-    goes_on   whether the statement continues the statement before it, as a further page
+    goes_on   whether this is a further page of the statement before it
     proposal  id of the proposal that accepted a difference of the statement or of one of its pages
     """
 
@@ -179,8 +179,8 @@ class Balances:
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return how far closing minus opening balance exceeds the sum of entries; 0 if a balance
-        is missing."""
+        """Return the closing balance minus the opening balance and the sum of entries. Return 0 if
+        a balance is missing."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved

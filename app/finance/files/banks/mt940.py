@@ -245,8 +245,8 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable if a field counts neither the booked entries nor the booked and expected
-    entries."""
+    """Raise RefusedTable unless a field states the number and sum of the booked entries, or of the
+    booked and expected entries together."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
