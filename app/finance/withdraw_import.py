@@ -48,9 +48,11 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 class Foreseen:
     """The expected effect of withdrawing an import.
 
-    seen       the current lines that come from the import; `before` counts lines in closed months
-    unchanged  numbers of later imports with unchanged rows, which may repeat the lines
-    named      number of orders for which the import named payments; these references stay
+    seen       the current lines that come from the import; `before` counts the lines in closed
+               months
+    unchanged  the numbers of later imports with unchanged rows, which may repeat the lines
+    named      the number of orders to which the import linked payments; the withdrawal keeps the
+               links
     because    why one person may not withdraw the import alone; None if one person may
     """
 
@@ -96,13 +98,14 @@ class Foreseen:
 
     @property
     def moneys(self) -> str:
-        """Return the money of the lines by currency, without signs."""
+        """Return the sum of the lines' amounts in each currency, as text."""
         sums = sorted(self.seen.sums.items())
         return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
 
     @property
     def mark(self) -> str:
-        """Return a mark of the import's lines as they are now. `withdraw_import` compares it."""
+        """Return a mark that changes when the import's lines change. `withdraw_import` compares
+        marks."""
         return _mark(self.seen)
 
 
@@ -125,8 +128,8 @@ async def withdrawn_by(context: AppContext, number: int) -> import_store.Import 
 class Withdrawn(Foreseen):
     """Result of withdrawing an import.
 
-    number    the import that withdrew it
-    restored  number of earlier lines that were restored
+    number    the number of the new import that withdrew the earlier import
+    restored  the number of earlier lines that were restored
     """
 
     number: int
@@ -142,12 +145,13 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import, or propose it if the money is more than one person may accept.
+    """Withdraw an import. If the money is more than one person may accept, only propose it.
 
-    seen_as  the `mark` of what the person saw; empty if the person did not look
+    seen_as  the `mark` that was shown to the person; empty if nothing was shown
 
-    Raises NotFoundError for an unknown import. Raises UsageError for a person who may not withdraw
-    it, for an import that was withdrawn or changed since it was seen, and during an import.
+    Raises NotFoundError for an unknown import. Raises UsageError if the person may not withdraw the
+    import, if the import is already withdrawn, if its lines no longer have the mark `seen_as`, or
+    if another import is running.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:

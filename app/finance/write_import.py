@@ -67,8 +67,9 @@ async def write_import(
 
     wanted  the import, with the counts of rows read and rejected
 
-    Raises StoreUnavailable if the store cannot be written, or another import replaced this one as
-    killed; UsageError if another format of a bank account was imported for the same days.
+    Raises StoreUnavailable if the store cannot be written. Raises StoreUnavailable also if another
+    import took over, because it supposed that this import was killed. Raises UsageError if another
+    format of a bank account was imported for the same days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:
@@ -137,8 +138,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import. Lines of all kinds are checked: if undoing was itself killed, no record
-    says which kind it was."""
+    """Undo a killed import. All kinds of lines are checked, because the kind of the killed import
+    is not recorded if an earlier undo was itself killed."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

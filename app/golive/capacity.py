@@ -78,12 +78,13 @@ due."""
 class Capacity:
     """Collected facts. Times are seconds.
 
-    stored    number and bytes of deliveries; None on a cluster, whose nodes cannot be seen
-    free      bytes until no more delivery is accepted; None on a database server
-    memory    bytes of each running process, by its id; None if they cannot be read
-    sync_s    median time of a write with a sync beside the database; None if it was not measured
-    work_s    processor time to verify, read and fold a delivery
-    cores     cores that this process may use
+    stored    the number and bytes of deliveries; None on a cluster, whose nodes cannot be seen
+    free      the bytes that can be written before deliveries are refused; None on a database server
+    memory    the bytes of each running process, by process id; None if they cannot be read
+    sync_s    the median time of a write with a sync in the database's folder; None if it was not
+              measured
+    work_s    the processor time to verify, read and fold a delivery
+    cores     the number of cores that this process may use
     shared    whether the database is PostgreSQL
     """
 
@@ -220,7 +221,8 @@ def _written(instant: Instant, unit: str) -> str:
 
 
 def _space(found: Capacity) -> Iterator[Check]:
-    """Yield the bytes that a delivery and a year take, and the days until the disk is full."""
+    """Yield checks of the disk: how many bytes each delivery and each year need, and how many days
+    remain until the disk is full."""
     stored, rates = found.stored, found.rates
     if stored is None:
         sentence = "This command cannot see the size of a cluster's nodes."

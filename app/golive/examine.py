@@ -60,9 +60,11 @@ def problems_of_sources(settings: Settings) -> list[str]:
 
 
 def _check_token(settings: Settings) -> None:
-    """Raise ConfigurationError if the token that opens sessions is wrong. Does nothing if address,
-    token or source is missing, which `load_settings` reports, or if the source's profile cannot be
-    read."""
+    """Raise ConfigurationError if the token that opens sessions is wrong.
+
+    Do nothing if the address, the token or the source is missing: `load_settings` reports that. Do
+    nothing if the source's profile cannot be read.
+    """
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
         return
@@ -345,8 +347,11 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Return whether a trial with this digest has been read. Deliveries in `before` do not
-    count."""
+    """Return whether a trial request was read from the inbox.
+
+    digest  the SHA-256 of the request's body
+    before  the ids of earlier deliveries, which do not count
+    """
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

@@ -410,9 +410,11 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return the item's sources that the last signature does not cover. A signature covers the
-    sources for which it was requested; without a request before it, the sources of the next
-    request."""
+    """Return the item's sources that the last signature does not cover.
+
+    A signature covers the sources that the last request before the signature listed. If no request
+    came before the signature, it covers the sources that the next request lists.
+    """
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False
@@ -428,8 +430,7 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after a run. Store the result, and requests for signatures if they are
-    new."""
+    """Return the checklist after a run. Store the result, and each new request for a signature."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -557,8 +558,8 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet. Return None if it may, or in the
-    sandbox."""
+    """Return why a live instance should not take money yet. Return None if the instance may take
+    money, and for a sandbox instance."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

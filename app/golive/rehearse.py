@@ -37,11 +37,12 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The expected end of a scenario. Only the scenario's last event leads to it.
+    """The ledger that a scenario must end with. Only the scenario's last event produces this
+    ledger.
 
     ships     whether the order may be fulfilled
-    claims    claims that must be in the timeline
-    findings  findings that the ledger must have
+    claims    the claims that must be in the timeline
+    findings  the findings that the ledger must have
     """
 
     outcome: Outcome
@@ -101,10 +102,10 @@ them."""
 class RehearsalPlan:
     """Scenarios to play.
 
-    numbers     a test number for each scenario's name
-    amount      amount in major units
-    patience_s  seconds to wait for the end of each scenario; None waits until BEYOND_S after its
-                deadline
+    numbers     the provider's test number for each scenario, by scenario name
+    amount      the amount in major units
+    patience_s  the seconds to wait for the end of each scenario; None waits until BEYOND_S after
+                the scenario's deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -293,8 +294,8 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Return the order's document once it is as expected and published, or when the time is
-        over."""
+        """Wait until the order's document is as expected and published, or until the time limit.
+        Return the document."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip
@@ -314,7 +315,7 @@ class _Stage:
 
 
 def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
-    """Return whether the played scenarios make a passed rehearsal, and a sentence on the result."""
+    """Return whether the rehearsal has passed, and a sentence on the result."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
     sentence = f"{sum(scenarios.values())} of {count} ended as expected"

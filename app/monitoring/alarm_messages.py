@@ -51,8 +51,8 @@ lasts."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """A notice that an alarm is raised or over. A POST states times in UTC, a mail in local
-    time."""
+    """A notice that an alarm was raised or has ended. POSTs state times in UTC; mails state local
+    times."""
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -65,7 +65,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """Id of the notice. It is the same for every try and channel."""
+        """Id of the notice. All attempts and all channels use the same id."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:

@@ -49,8 +49,8 @@ class PublicCertificate:
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Probe once and return whether there was an answer. Without an answer, the last result
-        stays."""
+        """Probe once and return whether there was an answer. If there was none, keep the last
+        result."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -123,9 +123,11 @@ _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raise StoreUnavailable if it takes longer than ANSWER_S. Reads
-    of the check are then abandoned. A commit is not interrupted, because its connection would be
-    lost; it ends by its own limits."""
+    """Return the result of a check. Raise StoreUnavailable if the check takes longer than ANSWER_S.
+
+    After that time, the reads of the check are canceled. A commit is not canceled, because
+    canceling would lose its connection. A commit has time limits of its own.
+    """
 
     async def limited() -> Found:
         with anyio.fail_after(ANSWER_S):  # unlike asyncio's, it spares shielded work

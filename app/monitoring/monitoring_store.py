@@ -57,8 +57,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return when the last verified delivery arrived; None if there never was one. If a fast clock
-    had dated a delivery, the time of the correction counts."""
+    """Return when the last verified delivery arrived; None if there was none. If a fast clock had
+    dated the delivery, return when the date was corrected."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -67,7 +67,7 @@ async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> I
 async def deliveries_between(
     connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
 ) -> int:
-    """Count verified deliveries from `start` until before `end`, up to `enough`."""
+    """Count verified deliveries from `start` until before `end`. Stop counting at `enough`."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries "
@@ -100,7 +100,7 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return when the first `enough` sessions after `start` were opened, oldest first."""
+    """Return when sessions after `start` were opened, oldest first. Stop after `enough` times."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
@@ -112,16 +112,20 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return events that state a successful payment, among the latest deliveries before `until`,
-    latest first. Each row has source, payment, delivery, arrival, and whether it belongs to an
-    order."""
+    """Return events that state a successful payment, latest first. Only the `looked_at` latest
+    deliveries before `until` are searched.
+
+    Each row has the source, the payment, the delivery, the arrival, and whether the payment belongs
+    to an order.
+    """
     values = {"until": first_id("dlv_", until), "looked_at": looked_at}
     rows = await connection.execute(text(PAID), values)
     return [(*row[:4], bool(row[4])) for row in rows]
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return sources that have a payment of an order since an instant, among the latest events."""
+    """Return the sources that had a payment with an order after the instant `since`. Only the
+    `looked_at` latest events are searched."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -133,9 +137,11 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 class ArrivalRates:
     """Numbers of accepted deliveries in the last ninety days. Days are UTC days.
 
-    daily           average of the last `days` days, at most seven
-    busiest_day     number on the busiest day; `day` is that day's number since 1970
-    busiest_minute  number in the busiest minute; `minute` is its number since 1970; 0 if none came
+    daily           the average of the last `days` days; `days` is at most seven
+    busiest_day     the number of deliveries on the busiest day; 0 if none came
+    day             the busiest day, counted in days since 1970
+    busiest_minute  the number of deliveries in the busiest minute; 0 if none came
+    minute          the busiest minute, counted in minutes since 1970
     """
 
     daily: float = 0.0
@@ -238,8 +244,8 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that an alarm is raised or still lasts. An alarm that is seen again no longer counts as
-    over."""
+    """Store that an alarm is raised or still lasts. If the alarm was marked as ended, remove that
+    mark."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -260,8 +266,8 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark alarms as over that no receiver has seen since an instant, and make their notices due.
-    This includes alarms that a fast clock dated in the future."""
+    """Mark an alarm as ended if no receiver has seen the alarm since `unseen_since`, and make its
+    notice due. Alarms that a fast clock dated in the future are also marked."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -275,8 +281,11 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return due notices of raised and ended alarms. They include alarms that ended before their
-    first notice was sent, and notices that a fast clock postponed beyond `beyond`."""
+    """Return due notices of raised and ended alarms. An alarm may have ended before its first
+    notice was sent.
+
+    beyond  a notice due after this instant was postponed by a fast clock and counts as due
+    """
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
@@ -343,9 +352,10 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 class AlarmOwner:
     """The person who handles an alarm.
 
-    reason  reason for which the alarm was raised; with another reason it is another alarm
+    reason  the reason for which the alarm was raised; an alarm with another reason has its own
+            owner
     state   the owner's progress
-    at      since when the person owns the alarm
+    at      the instant since which the person owns the alarm
     """
 
     alarm: str

@@ -41,7 +41,8 @@ def latest_pause(now: Instant) -> Instant:
 
 
 class Notice(Protocol):
-    """Message to people, as a POST and as a mail. Its id is the same for every try."""
+    """Message to people, as a POST and as a mail. Each attempt to send the message uses the same
+    id."""
 
     @property
     def id(self) -> str: ...

@@ -53,8 +53,8 @@ NAMED: Final = 6
 class Check:
     """The result of one check.
 
-    state  ok; weak: it works, but a person should know; must: a person must act
-    do     what to do, or None
+    state  `ok`; `weak` if it works but a person should know; `must` if a person must act
+    do     what the person should do, or None
     """
 
     what: str
@@ -188,7 +188,7 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that was created here. No database backup contains it.
+    """Check a key file that this program has created. No database backup contains the file.
 
     needed  whether the database already depends on the key
     """
@@ -200,8 +200,11 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Check that every phone number can be found. `others` says whether the database has digests of
-    another key, as after the key file was lost."""
+    """Check that every stored phone number can be found.
+
+    others  whether the database has digests that were made with another key, for example because
+            the key file was lost
+    """
     if others:
         yield must(
             variable,
@@ -351,8 +354,12 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
 
 
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
-    """Check who states an order's price. `since` is None if the service never started with this
-    rule."""
+    """Check whether the shop must state the price of each order.
+
+    required  whether the settings require a price from the shop
+    since     the instant since which orders need a price; None if the service has not started since
+              `required` was set
+    """
     what = "prices"
     if not required:
         sentence = "An order without a price of the shop's counts as paid at the event's price."

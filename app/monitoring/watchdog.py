@@ -68,9 +68,10 @@ NAMED: Final = 3
 class Watched(NamedTuple):
     """Input of the watchdog.
 
-    ages         deliveries that this process refused for their age; None if it is not a receiver
-    unallocated  payments without an order, if they were already counted
-    ends         list to which checks add the times at which present conditions become alarms
+    ages         the deliveries that this process refused because they were too old; None if this
+                 process does not receive deliveries
+    unallocated  the payments without an order, if they were already counted
+    ends         a list to which checks add the times at which present conditions become alarms
     """
 
     context: AppContext
@@ -550,8 +551,7 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Run all checks once and log changes. Return 0, because no further round is due at
-        once."""
+        """Run all checks once and log changes. Return 0: the next round can wait."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

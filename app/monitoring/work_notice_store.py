@@ -103,8 +103,8 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store the last entry that was sent to the operator. Does nothing if the operator has chosen
-    again."""
+    """Store the number of the last entry that was sent to the operator. Do nothing if the operator
+    has changed the choice in the meantime."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "

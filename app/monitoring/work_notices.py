@@ -64,9 +64,9 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """A notice of one operator's work. A POST states times in UTC, a mail in local time.
+    """A notice of one operator's work. POSTs state times in UTC; mails state local times.
 
-    id  equal at every try
+    id  the id, which is the same for all attempts to send the notice
     """
 
     id: str
@@ -263,8 +263,8 @@ class WorkNotices:
             )
 
     async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
-        """Return the work that an entry creates for the operator; None if it creates none (step
-        2)."""
+        """Return the work that an entry creates for the operator. Return None if there is no such
+        work."""
         me = choice.operator
         if entry.who == me:
             return None

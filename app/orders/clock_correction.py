@@ -53,10 +53,10 @@ It is large enough that a few wrong dates do not decide."""
 class ClockState(Enum):
     """Result of comparing stored dates with this machine's clock.
 
-    RIGHT    everything that was dated later than now has been redated
-    UNREAD   unread deliveries are dated later than now
-    BEHIND   this clock seems slow: providers, too, date those deliveries later than now, or no
-             provider dates them and this process did not see the clock set back
+    RIGHT    every row that was dated later than now has been redated
+    UNREAD   some unread deliveries are dated later than now
+    BEHIND   this clock seems slow. Either providers also date those deliveries later than now, or
+             no provider dates the deliveries and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -115,8 +115,9 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction that setting the clock back from `latest` to `now` made. Its start
-        is the last leap forward, if that leap had the same size; else the start is unknown."""
+        """Return the correction of a clock that was set back from `latest` to `now`. The correction
+        starts at the clock's last jump ahead if that jump had the same size; else its start is
+        unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -167,8 +168,8 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
     """Redate some rows, the earliest first. Return their number, and whether all rows are done.
 
-    Each row gets an instant of its own, so that the rows keep their order: of two prices, the price
-    that was recorded later counts.
+    Each row gets a different instant, so that the rows keep their order. For example, the price
+    that was recorded last remains the valid price.
     """
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)

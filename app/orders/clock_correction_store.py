@@ -71,11 +71,11 @@ _BEFORE: Final = (
 class DatedAhead(NamedTuple):
     """A delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   id of the delivery or record; `revision:` or `deed:` and a number for a revision or an
-            entry
+    thing   the id of the delivery or record, or `revision:` or `deed:` with the number of the
+            revision or audit entry
     stored  the instant in the stored row
     order   the order that the row belongs to; NO_ORDER if none
-    at      the instant that counts; differs from `stored` if the row was redated before
+    at      the valid instant, which differs from `stored` if the row was redated before
     """
 
     thing: str
@@ -180,10 +180,11 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
 
 
 class ClockCorrection(NamedTuple):
-    """One correction: the clock was fast from `since` on, and was put right at `until`.
+    """One correction of a clock that was fast from `since` until `until`.
 
     since   when the clock became fast; None if not known
-    latest  the latest instant that the clock is known to have shown meanwhile
+    until   when the clock was set right
+    latest  the latest instant that the fast clock is known to have shown
     """
 
     since: Instant | None

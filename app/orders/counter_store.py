@@ -30,7 +30,7 @@ _FORGET: Final = statement("DELETE FROM counters WHERE {ours}", ours=_OURS)
 
 
 def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
-    """Return the outcome and findings in the ledger cache for each of these orders."""
+    """Return the cached outcome and findings of each order."""
     sql = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
     return {row[0]: (row[1], row[2]) for row in select_rows(connection, sql=sql, values=orders)}
 
@@ -70,7 +70,8 @@ def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
 
 
 def words_of(outcome: str, findings: str) -> list[str]:
-    """Return the names of the counters that count one ledger: by its outcome and each finding."""
+    """Return the names of the counters for a ledger: one for its outcome, and one for each of its
+    findings."""
     return [OUTCOME + outcome, *(FINDING + code for code in findings.split("|") if code)]
 
 

@@ -262,8 +262,8 @@ async def masked_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    Both are empty if the delivery is restricted. There are no numbers for a rejection, for a pruned
-    body, or if the profile reads no phone numbers.
+    Both lists are empty if the delivery is restricted. There are no phone numbers for a rejection,
+    for a pruned body, or if the source's profile does not define phone numbers.
     """
     if entry.restricted:
         return [], []

@@ -87,12 +87,12 @@ class FoundOrderDocument(read_orders.OrderRowDocument):
 class FoundOrders:
     """Result of a search.
 
-    looked_for  the meanings that were searched for, one sentence each
-    hits        one document for each order, the most certain first
-    unallocated one document for each unallocated payment that was found
-    more        whether more was found than was asked for
-    notes       further things that a person should know, one sentence each
-    looked_in   places that were searched; shown where nothing is found
+    looked_for   a sentence for each meaning of the text that was searched for
+    hits         one document for each order, the most certain first
+    unallocated  one document for each unallocated payment that was found
+    more         whether the result leaves out some orders, because there were too many
+    notes        sentences on other things that a person should know
+    looked_in    the places that were searched, which are shown if nothing is found
     """
 
     looked_for: list[str]
@@ -209,8 +209,8 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence on why the reference names no order: its payments are other shops', for
-    example."""
+    """Return a sentence on why no order has the reference. For example, its payments may belong to
+    other shops."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -439,8 +439,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Note the payment of an event without an order, to be folded at the end of the search. For
-        an unconfirmed event, note a sentence instead."""
+        """Note an event's payment that has no order, so that the end of the search folds the
+        payment. For an unconfirmed event, note a sentence instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)

@@ -26,9 +26,9 @@ Sleep = Callable[[float], Awaitable[None]]
 class FirstDelivery:
     """The first delivery since the wait began.
 
-    unknown    whether it came for a name that no source has
-    diagnoses  for a refused delivery, each mistake that would explain the refusal
-    no_order   for a delivery that is in no order's ledger, what to do
+    unknown    whether the delivery was sent to a source name that is not configured
+    diagnoses  each mistake that would explain why the delivery was refused
+    no_order   what to do about a delivery that is in no order's ledger; else None
     """
 
     entry: LogEntry

@@ -84,10 +84,11 @@ class FoldingProcess(PeriodicTask):
     ) -> None:
         """Store the functions to call, and the settings for a child.
 
-        waiting   returns how many deliveries are accepted and not read
-        leave     called with whether the reading process leaves folding and sealing to the child
-        failed    called with the reason when the disk under the database has failed
-        settings  settings by which a child folds
+        waiting   a function that returns how many accepted deliveries are not read yet
+        leave     a function that is called with True when the child starts to fold and seal instead
+                  of the reading process, and with False when the child no longer does
+        failed    a function that is called with the reason when the database's disk has failed
+        settings  the settings for the child
         """
         super().__init__(self._look, component="the second process", rest=lambda done: self._rest_s)
         self._waiting = waiting
@@ -108,7 +109,7 @@ class FoldingProcess(PeriodicTask):
         tell_news(self._writer)
 
     def stop(self) -> None:
-        """End the child after the round under way, and start no other."""
+        """End the child after its current round, and start no new child."""
         super().stop()
         self._end()
 

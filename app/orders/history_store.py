@@ -109,8 +109,8 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Add records about the redating of the history's members that are stored under other
-    orders."""
+    """Add the records that redate deliveries or records of the history and that are stored under
+    other orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -120,7 +120,8 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return, for each (order, instant), the id of the order's newest delivery by then, or None."""
+    """Return an item for each pair of an order and an instant: the id of the order's newest
+    delivery up to that instant, or None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -218,11 +219,13 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, directly or through other deliveries.
 
-    The search continues through deliveries without an order. It ends at an event that names another
-    order, because that order's other marks do not concern this order. So the result does not depend
-    on the order under which an event without an order was stored. In two cases the search also goes
-    through other orders, because each order must see the same placing: if a person or the shop
-    placed something that these events lead to, or if other events say whose a payment is.
+    The search continues through deliveries without an order. The search stops at an event that
+    names another order, because that order's other marks do not concern this order. So the result
+    does not depend on the order under which an event without an order was stored.
+
+    In two cases the search also continues through other orders, because each order must see the
+    same placing. In the first case, a person or the shop placed something that the found events
+    lead to. In the second case, other events decide which order or shop a payment belongs to.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -300,7 +303,8 @@ def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark
 
 
 class SideStream:
-    """Rows sorted by their first column, taken as the main stream reaches each order."""
+    """Rows sorted by their first column, the order. The caller reads the orders in the same
+    sequence and takes the rows of each order."""
 
     def __init__(self, partitions: AsyncIterator[Rows]) -> None:
         self._partitions = partitions
@@ -332,7 +336,8 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """Orders by key, after `after` up to and including `last`; without end if that is None."""
+    """The orders whose keys are greater than `after` and at most `last`. If `last` is None, there
+    is no upper bound."""
 
     after: str = ""
     last: str | None = None

@@ -62,10 +62,10 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """Hold or release that the service is to record for an order.
+    """Hold or release that the service must record for an order.
 
-    at   earliest instant of the record
-    ask  events about whose payments the providers are to be asked
+    at   the earliest instant that the record may have
+    ask  the events whose payments the service must ask the providers about
     """
 
     kind: RecordKind

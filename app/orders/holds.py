@@ -82,7 +82,8 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """Return the last publications of orders that earlier rules published as not fulfillable."""
+    """Return the last publication of each order that was published under earlier rules and was not
+    fulfillable."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {
@@ -93,8 +94,8 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether the last published evidence makes an order fulfillable under present rules
-    only.
+    """Return whether an order is fulfillable under the present rules, but was not under the rules
+    of its last publication. Both use the evidence of that publication.
 
     Return False if a hold because of new rules was recorded since that publication: a person may
     have released the hold already.
@@ -147,7 +148,8 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record holds of these orders now that the fold worker would record in its next round."""
+    """Record at once the holds that the fold worker would record for these orders in its next
+    round."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )
@@ -207,9 +209,9 @@ async def release(
 async def release_all(
     context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
-    """Release every order that is held for this reason, some in each transaction.
+    """Release every order that is held for this reason. Use several transactions.
 
-    Returns how many there were. Raises UsageError for a person without permission.
+    Returns how many orders were released. Raises UsageError for a person without permission.
     """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:

@@ -176,8 +176,7 @@ def publish(
 ) -> None:
     """Write the rows, the revisions and the orders' next due marks, in the caller's transaction.
 
-    put_aside_until  when marks without a publication come due again, because their orders could not
-                     be folded
+    put_aside_until  the next due time of orders that could not be folded and so have no publication
     notify           when notifications of the revisions come due; None to notify nobody
     """
     orders = [each.order for each in publications]

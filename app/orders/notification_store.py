@@ -83,11 +83,11 @@ _HEADS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A notification that a process has taken for the duration of a lease.
+    """A notification that a process has leased.
 
-    since  start of the period after which the notification is given up
-    tries  how often the notification was sent before
-    until  end of the lease; a result that comes later does not count
+    since  the start of the period after which the service gives the notification up
+    tries  the number of earlier attempts to send the notification
+    until  the end of the lease; a later result is ignored
     """
 
     published: Published
@@ -112,15 +112,14 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """A destination that has accepted nothing since its first failure.
+    """State of a destination that has accepted nothing since its first failure.
 
-    since     instant of that failure
-    failures  number of failed tries since then; simultaneous tries count once
-    probe_at  when the next try may be made
-    problem   why the last try failed, a code
-    only      number of the failed notification if only one has failed: the notification may itself
-              be the cause, so other notifications are sent as usual. None if notifications of
-              several orders failed
+    since     the instant of the first failure
+    failures  the number of failed attempts since then; simultaneous attempts count once
+    probe_at  when the next attempt may be made
+    problem   a code for why the last attempt failed
+    only      the number of the notification if only one notification has failed, else None. This
+              notification may itself be the cause, so other notifications are sent as usual
     """
 
     since: Instant
@@ -182,13 +181,13 @@ async def take_notifications(
 ) -> list[Notification]:
     """Lease up to `limit` due notifications to this process, at most one of each order.
 
-    Untried notifications come first, then the notifications that have waited longest since their
-    last try. If there are both, retries get a quarter of the places, so that neither kind delays
-    the other for long.
+    Untried notifications come first. Then come the notifications that have waited longest since
+    their last attempt. If there are both, retries get a quarter of the places, so that neither kind
+    delays the other for long.
 
-    whenever_due  also take notifications that are not due yet, for a probe. The newest untried
-                  notification then comes first: if the shop refuses single notifications, the
-                  newest is most likely to show that the shop can be reached
+    whenever_due  whether to include notifications that are not due yet, for a probe. The newest
+                  untried notification then comes first. It is the most likely to be accepted,
+                  because the shop may refuse an older notification for its content
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -213,8 +212,11 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Set notifications and probes due now that a fast clock has delayed. These are probes and
-    untried notifications due after `beyond`, and retries due after more than the longest pause."""
+    """Find notifications and probes that a fast clock has delayed, and set them due now.
+
+    A probe or an untried notification is delayed if it is due after `beyond`. A retry is delayed if
+    it would wait longer than the longest pause.
+    """
     await connection.execute(
         sa.text(
             "UPDATE notifications SET due_at=:now, since=:now "
@@ -354,9 +356,9 @@ async def send_again(
 
     Destinations that are away may be tried at once. Returns the number of notifications.
 
-    revisions  numbers of the notifications, in any state; None for all that were tried and never
-               accepted, including those given up. Untried notifications are sent after them in any
-               case
+    revisions  the numbers of the notifications, in any state. None selects all notifications that
+               were tried and never accepted, including those given up. It leaves out untried
+               notifications, which are sent anyway
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}

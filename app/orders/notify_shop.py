@@ -257,7 +257,8 @@ def _result(
 ) -> SendResult:
     """Return the result of one notification.
 
-    again_at  when to try again if the shop refused it; None for the notification's own pause
+    again_at  when to try again if the shop refused the notification; None computes the time from
+              the number of attempts
     """
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
@@ -296,9 +297,10 @@ def pause_after(
 
 
 def notification_id(published: Published) -> str:
-    """Return an id that is the same at every try, and differs from that of any other revision.
+    """Return the notification's id. The id is the same for all attempts to send the notification,
+    and is different for every revision.
 
-    The id differs even if a database is silently restored and another revision gets the same
+    The ids differ even if a database was replaced by an older one and a new revision got the same
     number.
     """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"

@@ -26,8 +26,8 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if they never needed
-    one. Return None also while the rule is off."""
+    """Return the instant since which orders need a price from the shop. Return None if orders have
+    never needed a price, or if the settings do not require one now."""
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -106,7 +106,7 @@ class TendersDoNotFit(UsageError):
 
 
 class ReferenceTaken(UsageError):
-    """Refusal of a reference that belongs to another order, `order`. Nothing was written."""
+    """Error: the reference already belongs to the order `order`. Nothing was written."""
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
@@ -155,8 +155,8 @@ def news(
 ) -> list[Record]:
     """Return the new records for these facts, without facts that are already recorded.
 
-    lost_at  when statements of the shop were last lost; a denial recorded earlier may be outdated,
-             so it is recorded again
+    lost_at  when the database last lost statements of the shop. An earlier denial may be outdated,
+             so a new denial is recorded again
 
     Raises TendersDoNotFit.
     """

@@ -60,9 +60,11 @@ _OF_KEY: Final = statement("SELECT {columns} FROM unanswered WHERE key = ?", col
 def due_sessions(
     connection: PlainConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[PendingSession]:
-    """Return up to `limit` requests that are due and not held, the longest waiting first.
+    """Return up to `limit` requests that are due and not held. The requests that have waited
+    longest come first.
 
-    beyond  a due time or hold after this instant was set by a fast clock: the request counts as due
+    beyond  a due time or hold after this instant was set by a fast clock, so the request counts as
+            due
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]

@@ -67,7 +67,8 @@ _SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 
 
 def rules_of(policy: str) -> str:
-    """Return the short name of a policy's rules: the engine's form and the merchant's choices.
+    """Return the short name of a policy's rules. The name combines the engine's version and a
+    digest of the whole policy.
 
     The name is stored with each order, so that the orders folded by these rules are known even
     after an interrupted upgrade or rebuild.
@@ -101,7 +102,7 @@ async def note_policy(connection: AsyncConnection, policy: str) -> None:
 
 
 async def note_change(connection: AsyncConnection, policy: str) -> None:
-    """Store this policy as the one that orders are being marked as due for."""
+    """Store that orders are now being set due for this policy."""
     await connection.execute(text(_NOTE), {"value": _to(policy)})
 
 
@@ -149,7 +150,8 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if none is noted."""
+    """Return the instant since which orders need a price from the shop; None if no instant is
+    stored."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
@@ -175,7 +177,8 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if their orders must still be set due; else None."""
+    """Return the number of accepted gaps if new gaps have been accepted and their orders are not
+    all set due yet. Otherwise return None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None
@@ -184,8 +187,8 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Set due the orders with money among the next `limit` orders after `after`. Return the last of
-    these orders, or None at the end."""
+    """Look at the next `limit` orders after `after`, and set those with money due. Return the last
+    order looked at, or None at the end."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:

@@ -111,8 +111,9 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order with this many events. Up to EVENTS events, that is
-    `shuffles`; for more events, fewer trials, but at least LEAST."""
+    """Return the number of trials for an order with this many events. An order with up to EVENTS
+    events gets `shuffles` trials. An order with more events gets fewer trials, but at least LEAST.
+    """
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 
@@ -121,9 +122,9 @@ def prove(
 ) -> Iterator[list[CounterExample]]:
     """Yield the counterexamples of each trial of one history.
 
-    A trial takes the first delivery of each event and one further delivery chosen at random, so
-    that its time depends on the number of events. The position of the trial must equal the position
-    of the whole history.
+    A trial takes the first delivery of each event and one further delivery chosen at random. So the
+    time of a trial depends on the number of events, not of deliveries. A trial must give the order
+    the same position as the whole history.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]

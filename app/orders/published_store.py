@@ -93,8 +93,10 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """Return the last number in the feed; 0 if nothing was published. After a restore, before the
-    next revision, that is the number before the next revision's."""
+    """Return the last number of the feed; 0 if nothing was published.
+
+    Between a restore and the next revision, return the last number that the restore skipped.
+    """
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
     return max(counter or 0, newest or 0)
@@ -125,7 +127,7 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor from which a reader must read whose own cursor is beyond the feed's end.
+    """Return the cursor to continue from, for a reader whose own cursor is beyond the feed's end.
 
     Such a reader has read everything published before the last restore, and may have missed any
     later revision. If no restore was noted, the reader may have missed any revision.

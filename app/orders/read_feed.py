@@ -73,8 +73,8 @@ class BeforeDocument(TypedDict):
 
 
 class OutcomeDocument(ShopFactsDocument, WindowDocument):
-    """`fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and `revocable_until` are as of
-    this reading; all else is as it was published."""
+    """An entry of the feed. `fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and
+    `revocable_until` are current when the feed is read; all other members are as published."""
 
     id: Annotated[int, Keywords(minimum=1), "Increases with each change; never given twice."]
     order: OrderReference

@@ -54,8 +54,8 @@ NotItsOwn = Aside | Literal["standalone"]
 
 
 class PrunedDocument(TypedDict):
-    """The parts of an order's deliveries that were deleted; only where something was. The
-    fingerprint does not cover it."""
+    """Facts on the deleted parts of an order's deliveries. The member is absent if nothing was
+    deleted. The fingerprint does not cover the member."""
 
     deliveries: Count
     last_at: InstantText
@@ -247,8 +247,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return a history as an erasure leaves it: without reasons of failures, unless they are codes.
-    Other reasons may contain a name."""
+    """Return a history in which reasons of failures are removed unless they are codes, as an
+    erasure would do. Reasons in words may contain a name."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -271,12 +271,14 @@ def nothing_known(
 ) -> NotFoundError:
     """Return the error saying that nothing was known of an order at an instant.
 
-    behind_s  age in seconds of accepted deliveries that are unread and may be about the order
+    behind_s  the age in seconds of accepted deliveries that are unread and may be about the order
     message   an unreadable message that names the order
-    refusing  a source whose deliveries are all rejected, and since when
-    not_kept  number of unsigned requests of the day before that were not stored, because of a limit
-    gaps      accepted gaps before the instant
-    aside     a payment that names the order but does not belong to it, from `of_another_shop`
+    refusing  a source whose deliveries are all rejected, and the instant since which they are
+              rejected
+    not_kept  the number of unsigned requests of the last day that a limit kept from being stored
+    gaps      the accepted gaps before the instant
+    aside     a payment that names the order but does not belong to it, as `of_another_shop` returns
+              it
     """
     if message is not None:
         return NotFoundError(
@@ -329,8 +331,9 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Return whether a history proves that its order exists. Events of other orders and shops prove
-    nothing. A refund without a payment that names the order proves nothing, either."""
+    """Return whether a history proves that its order exists. Events of other orders and shops do
+    not prove this. A refund that names the order does not prove this, either, if no payment is
+    known."""
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
     return any(record.kind != "redated" for record in history.records) or any(
@@ -344,10 +347,10 @@ def spoken_of(history: History) -> bool:
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
-    """Return why a payment that names this order does not belong to it, and the payment's id; or
-    None.
+    """Return why a payment that names this order does not belong to the order, and the payment's
+    id. Return None if there is no such payment.
 
-    Other shops' payments come first, then refunds without a payment, then payments of unknown
+    Payments of other shops have priority, then refunds without a payment, then payments of unknown
     shops.
     """
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
@@ -512,7 +515,8 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return how many published orders have each of these findings, or need a person."""
+    """Return how many published orders have each of these words: a finding, or the word for orders
+    that need a person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 

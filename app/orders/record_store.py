@@ -75,7 +75,8 @@ Named = tuple[str, str | None, str | None]
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order of each reference, as `linked_orders` does on a plain connection."""
+    """Return the order that each reference belongs to, as `linked_orders` does on a plain
+    connection."""
     return await run(connection, linked_orders, references, lasting=lasting)
 
 
