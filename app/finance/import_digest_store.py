@@ -73,7 +73,7 @@ class LineDigests:
         self.texts = hashlib.sha256() if SEALED[kind].texts else None
 
     def facts(self) -> dict[str, str]:
-        """Return the digests in hex, for the import's audit entry."""
+        """Return the digests in hex, as the import's audit entry states them."""
         lines = {"lines_sha256": self.lines.hexdigest()}
         return lines if self.texts is None else lines | {"texts_sha256": self.texts.hexdigest()}
 
@@ -116,7 +116,7 @@ class DigestsNow:
     """Digests computed from the present lines.
 
     facts   digests of every published import, by its number
-    strays  number of lines that no import of their kind stated or ended, by kind
+    strays  number of lines that no published import of their kind began or ended, by kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -172,7 +172,8 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """Add a line's version to the digests of the imports that stated and ended the version."""
+    """Add a line's version to the digests of two imports: the import that added the version, and
+    the import that ended it."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)

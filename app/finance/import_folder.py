@@ -89,7 +89,10 @@ class Taken:
 
 
 class ImportFolder:
-    """The import folder as last checked. `take` runs `take_file`, usually in a child process."""
+    """The import folder as last checked.
+
+    take  function that imports one file by `take_file`, usually in a child process
+    """
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -97,9 +100,10 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import complete and clear files, store tasks for the others, and count the imports.
+        """Import each file that is complete and has no unclear row. Store a task for each other
+        file. Return the number of imports.
 
-        If another worker is doing this, return 0.
+        Return 0 if another worker is checking the folder now.
         """
         with ExitStack() as stack:
             try:
@@ -258,7 +262,8 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError, even if it is not a plain file."""
+    """Copy a plain file from an open folder. Raises OSError if the file cannot be copied, is not a
+    plain file, or is too large."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"

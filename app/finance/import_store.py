@@ -49,8 +49,9 @@ class ImportPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import of a file. Counts are numbers of rows. `published_at` is None while rows are
-    written. An import that withdraws another one has its number (`withdraws`) and a reason."""
+    """One import of a file, with numbers of rows. `published_at` is None while rows are written. If
+    the import withdraws an earlier import, `withdraws` is the number of the earlier one and
+    `reason` says why."""
 
     kind: ImportKind
     file: str
@@ -100,8 +101,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the import that is being written, or was when its process was killed; None if there is
-    none. An import is still running if its `written` grows."""
+    """Return the unpublished import; None if there is none. Either it is still being written, or
+    its process was killed. If `written` grows, it is still being written."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
@@ -130,7 +131,7 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
     """Store an import's progress in the transaction that writes its lines. Returns False if another
-    import began meanwhile. The caller must then stop writing."""
+    import has begun meanwhile; the caller must then stop writing."""
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -245,8 +246,8 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return later imports of this kind that left some rows unchanged, without withdrawn
-    imports."""
+    """Return the numbers of later imports of the same kind that found some of their lines
+    unchanged. Withdrawn imports are left out."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -259,7 +260,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Count the orders for which this author has named payments."""
+    """Count the orders about which this author has stored records."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},

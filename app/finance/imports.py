@@ -135,8 +135,8 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Adapt a bank's file to the lines that its accounts already have. Raises UsageError for a
-    conflict."""
+    """Compare a bank's file with what its accounts already have. If files of another format have
+    the account's lines, add only texts to those lines. Raises UsageError for a conflict."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -151,7 +151,8 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return the function that writes lines of a kind, and the facts that follow from them."""
+    """Return the function that writes lines of a kind. For statements, it also stores digests of
+    recipients. If the request names a file for changes, it also writes the changed rows there."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)

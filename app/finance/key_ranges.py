@@ -63,7 +63,7 @@ DIED: Final = (
 
 
 class Ranges:
-    """Processes that each match a range of keys."""
+    """Child processes, each of which matches one range of keys."""
 
     def __init__(self, settings: Settings, jobs: int) -> None:
         self._made = [_started(settings) for _ in range(jobs)]
@@ -142,8 +142,8 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send a message to a process, or receive one, in a thread. Raises UnreachableError if the
-    process died, and the process's error if it failed."""
+    """Send or receive a message over a process's pipe, in another thread. Raises UnreachableError
+    if the process died. If the process failed and sent its error, raises that error."""
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
@@ -157,8 +157,12 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that start in the background; None if this process should match alone. For a
-    past instant it must: the ledger lines are then in a database that only this process has."""
+    """Yield processes that start in the background. Yield None if this process should match alone,
+    because there are few orders or only one job.
+
+    For a past instant this process must match alone. The ledger lines are then in a database that
+    no other process can read.
+    """
     if jobs < 2 or as_of is not None:
         yield None
         return

@@ -86,8 +86,8 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshLine]) -> None:
     """Replace the ledger lines of these orders.
 
-    The lock makes runs wait for each other: two runs may find the same lines stale, and the second
-    must replace the lines of the first.
+    The lock makes concurrent runs wait for each other. Two runs may find the same lines stale, and
+    the second run must then replace the lines of the first.
     """
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
@@ -108,7 +108,8 @@ def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Range of keys from `first` up to, but without, `beyond`; None for an open end."""
+    """Range of keys. `first` is the lowest key. `beyond` is the key before which the range ends;
+    None for an open end."""
 
     first: str = ""
     beyond: str | None = None
@@ -144,8 +145,8 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, in key order. Plain lines are bare tuples, which
-    the matcher reads."""
+    """Yield stored ledger lines as of an instant, in key order. The lines are plain tuples, which
+    the matcher reads faster."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]

@@ -33,7 +33,7 @@ class LeftOver:
     """A line that may be matched.
 
     line  what a match refers to: a line's id, or an order's reference
-    of    id of the break about the line; None for a bank line of other business
+    of    id of the break about the line; None for a bank line that belongs to no provider
     text  the bank's text, with the payer
     """
 
@@ -96,7 +96,8 @@ async def find_lines(
     """Search for possible counterparts of a break. Raises UsageError for an unclear amount.
 
     texts           whether the reader may see the bank's texts
-    other_business  bank lines without a provider, if `may_be_other_business`
+    other_business  bank lines without a provider, which are searched too; give them only if
+                    `may_be_other_business`
     """
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)

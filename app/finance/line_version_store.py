@@ -48,16 +48,17 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """A kind of line: its tables, and when rows of two files are the same line.
+    """A kind of line. It states the line's tables, and which rows of two files are the same line.
 
-    prefix       prefix of line ids; all versions of a line have one id
-    group        columns with equal values in all rows of one line; the first of them is used for
-                 batches
-    numbered     whether a group may have several lines, which differ by their `ordinal`
-    content      columns of a version except its key, its imports and the id of its line
-    texts        how many of the last content columns an erasure may rewrite
-    erased       returns whether an erasure rewrote a text
-    money, date  SQL for a line's money and date
+    prefix    prefix of line ids; all versions of a line have one id
+    group     columns that are equal in all rows of one line; files are processed in batches by the
+              first of these columns
+    numbered  whether a group may have several lines, which differ by their `ordinal`
+    content   columns of a version, except its key, its imports and the id of its line
+    texts     number of texts, the last columns of `content`, that an erasure may rewrite
+    erased    function that returns whether an erasure rewrote a text
+    money     SQL for a line's money
+    date      SQL for a line's date
     """
 
     table: str
@@ -85,8 +86,8 @@ class LineKind:
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line, by key. That version need not be current:
-        a withdrawn line may be imported again, but without its texts."""
+        """Return the newest erased version of each line, by key. It may be an old version of the
+        line: if a withdrawn line is imported again, its texts must stay erased."""
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -107,9 +108,10 @@ class LineKind:
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new rows that may be corrections of lines that the file lacks.
+        """Return new rows that may be corrections of earlier lines. The earlier lines are missing
+        in the file.
 
-        left  (import, content) of each line that the file lacks
+        left  (import, content) of each missing line
         """
         return []
 
@@ -144,7 +146,7 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Bank lines. A text that a file leaves empty is kept from a file of another format."""
+    """Bank lines. If a file leaves a text empty, the text from an earlier file remains."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
@@ -218,11 +220,13 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A new line that may be a correction of another line. Both lines count.
+    """A new line that may be a correction of another line. Both lines are counted until a person
+    withdraws the other line's import.
 
-    of            the subject of both lines, such as `refund of pay_1`
-    minor, other  amounts of the new line, and of the other line
-    number        the import of the other line
+    of      the subject of both lines, such as `refund of pay_1`
+    minor   amount of the new line
+    other   amount of the other line
+    number  number of the other line's import
     """
 
     of: str
@@ -259,7 +263,7 @@ MOST_BESIDE: Final = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Numbers of rows with new lines, changed lines, and unchanged lines.
+    """Numbers of new, changed and unchanged lines that were written.
 
     changes  the changed lines of a batch; for a whole import, the first MOST_CHANGES
     """
@@ -278,8 +282,8 @@ class WrittenVersions:
         self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
-        """Return a sentence on the new lines that may be corrections; an empty list if there are
-        none."""
+        """Return a list with one sentence on the new lines that may be corrections. Return an empty
+        list if there are no such lines."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -405,7 +409,10 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End the versions with these keys and this `since`: the import `number` replaces them."""
+    """End versions of lines, because the import `number` replaces them.
+
+    rows  key and `since` of each version
+    """
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
         sql = statement(
@@ -469,7 +476,11 @@ UNDOING: Final = 1_000
 async def key_stretches(
     connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Yield the last key of each stretch of `lines` lines; None for the last stretch."""
+    """Divide the lines, in key order, into stretches. Yield the last key of each stretch; None for
+    the last stretch.
+
+    lines  number of lines in a stretch
+    """
     (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
     further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
@@ -482,8 +493,12 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Delete lines that no published import states, after key `after` and up to key `to`. None
-    leaves an end open."""
+    """Undo an unpublished import in a stretch of lines: delete the versions that it added, and
+    restore the versions that it ended.
+
+    after  key after which the stretch begins; None for the first key
+    to     last key of the stretch; None for the last key of all
+    """
     number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
@@ -651,7 +666,7 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the versions that come from an import, and restore the versions before them.
+    """End the versions that come from an import, and restore the versions that they replaced.
 
     by  number of the import that withdraws `found`; `found` must not be withdrawn yet
 

@@ -108,8 +108,7 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Return what the change of a limit means. Also handles a first limit and the removal of the
-    last."""
+    """Return what the change of a limit means. A limit may also be new or be removed."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -220,14 +219,13 @@ def rules_of(saved: SavedRules | None) -> Rules:
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Save new rules, or propose them if the present rules limit what one person may do.
-
-    Otherwise one person could raise the limit, or a tolerance, and then act alone.
+    """Save new rules. If the present rules limit what one person may do, propose the new rules
+    instead. One person could otherwise raise a limit or a tolerance, and then act alone.
 
     reason  the reason for the trail and for the second person
 
-    Raises ConfigurationError for mistakes, UsageError for a person who may not save rules, and for
-    rules equal to the present ones.
+    Raises ConfigurationError for mistakes. Raises UsageError for a person who may not save rules,
+    and for rules equal to the present ones.
     """
     read_rules(text)
     check_reason(reason, needed=False, countries=context.countries)
@@ -350,9 +348,10 @@ class RulesPreviewDocument(TypedDict):
 class RulesPreview:
     """Effect of new rules.
 
-    rules         settings that differ from the present rules
-    counts, sums  number of changes, and their minor units, by (effect, kind or cause, currency)
-    listed        the first MOST_REPORTED changes
+    rules   settings that differ from the present rules
+    counts  number of changes, by (effect, kind or cause, currency)
+    sums    minor units of the changes, by (effect, kind or cause, currency)
+    listed  the first MOST_REPORTED changes
     """
 
     as_of: Instant

@@ -34,15 +34,15 @@ Result = TypeVar("Result")
 
 
 async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
-    """Run synchronous code that reads `rows_of` streams of this connection."""
+    """Run a synchronous function. The function may read this connection's rows by `rows_of`."""
     return await connection.run_sync(lambda _: work())
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
     """Share this transaction's snapshot with other processes. Call this before any other statement.
 
-    Returns the name for `hold_snapshot`. SQLite shares nothing: while nobody writes, all processes
-    see equal data.
+    Returns the name for `hold_snapshot`. On SQLite there is nothing to share: all processes see
+    equal data as long as nobody writes.
     """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with its first read

@@ -35,8 +35,8 @@ Unfit = tuple[int, str]
 def shared_references(staged: Staged) -> dict[str, list[int]]:
     """Return the rows that share a session or payment with another row, by kind of reference.
 
-    A shared reference is given to no order: a spreadsheet may have shortened different references
-    alike.
+    No order gets a shared reference. A spreadsheet may have shortened different references so that
+    they became equal.
     """
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
@@ -63,7 +63,10 @@ OF_STATEMENT: Final = "Compare them with the export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence on the shared references of each kind, followed by the next step `then`."""
+    """Return a sentence for each kind of reference that rows share.
+
+    then  sentence with the next step, which is appended
+    """
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
         f"{kind} that a row of another order names, too, and one {kind} pays one order. {then}"

@@ -40,7 +40,8 @@ because a month may have any number of transactions."""
 
 
 class PrintParts:
-    """Compresses a report or journal in parts. Each part ends where a written piece ends."""
+    """Compressor of a report or journal. It makes parts, each of which ends where a written piece
+    of the text ends."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -137,8 +138,12 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """One closing for lists. If it was reopened, with the time and digest of the reopening. The
-    whole closing is read by period and version. `second` is the person who approved it, if any."""
+    """A closing without its content, for lists. The content is read by period and version.
+
+    second       the person who approved the closing; None if there is none
+    reopened_at  time of the reopening; None if the closing was not reopened
+    reopening    digest of the reopening; None if the closing was not reopened
+    """
 
     period: str
     version: int
@@ -152,8 +157,11 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether the closing was valid at an instant: made, and not reopened. None means
-        now."""
+        """Return whether the closing was valid at an instant: it was made by then, and was not
+        reopened by then.
+
+        as_of  the instant; None for now
+        """
         if as_of is None:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)

@@ -64,8 +64,8 @@ class Placing:
     order     the order to assign the payment to
     dismiss   why the payment belongs to no order
     to        the account that a dismissed payment's money goes to
-    replaces  id of the last record on the payment that the person saw; None if the person did not
-              look, which is not enough for a payment that is assigned or dismissed
+    replaces  id of the last record on the payment that the person saw; needed to assign or dismiss
+              a payment that is already assigned or dismissed
     """
 
     kind: ActKind
@@ -173,10 +173,10 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Do what a request asks, or propose it if it takes two people.
+    """Act on a payment as requested, or propose the act if two people must agree.
 
-    Returns the proposal; None if the act was done. Raises NotFoundError for an unknown payment or
-    order, UsageError for an impossible act or a person who may not do it.
+    Returns the proposal; None if the act needed no proposal. Raises NotFoundError for an unknown
+    payment or order. Raises UsageError for an impossible act, or for a person who may not act.
     """
     check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))
@@ -210,8 +210,8 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not act on this request alone; None if one person may. Raises as
-    `place_payment` does."""
+    """Return why one person may not act on this request alone; None if one person may. Raises the
+    errors of `place_payment`."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -221,11 +221,13 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A payment as an act finds it in its transaction.
+    """The state of a payment in the transaction that changes it.
 
-    money   what is left of the payment; if answered, the amount that a statement line proves
-    proved  whether a statement line proves the amount
-    taken   orders from which the act takes the payment
+    payment  the payment
+    money    the amount that is left of the payment; for an answered payment, the amount on a
+             statement line; None if unclear
+    proved   whether a statement line proves the amount
+    taken    orders that lose the payment by this act
     """
 
     payment: Unallocated
@@ -235,7 +237,8 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock decisions on payments, and readers' links to payments, until the transaction ends."""
+    """Take two locks until the transaction ends. No other person can decide about payments, and no
+    reader of deliveries can link payments to orders."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 
@@ -274,7 +277,8 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 
 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
-    """Return a phrase on the last decision about a payment: who made it, what, and when."""
+    """Return a phrase on the last decision about a payment. It states the person, the decision and
+    the time."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
         return f"{payment.id} was neither assigned nor dismissed by anybody"
@@ -345,7 +349,7 @@ async def _why_not_alone(
     asked: Placing,
     who: operator_store.Operator,
 ) -> str | None:
-    """Return why one person may not do this alone; None if one person may."""
+    """Return why one person may not act on the payment alone; None if one person may."""
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":

@@ -113,7 +113,10 @@ def _row(
     payment: str | None = None,
     what: str = "",
 ) -> dict[str, Any]:
-    """Return a row's document. The row's trail is found by `name`."""
+    """Return a row's document.
+
+    name  name by which a reader can find the row's trail
+    """
     return {
         "name": name,
         "order": order,

@@ -23,7 +23,7 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """A page of lines, and where the next page begins; None for the last page."""
+    """A page of lines. `following` is where the next page begins; None if this is the last page."""
 
     lines: list[Line]
     following: str | None = None

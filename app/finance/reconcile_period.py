@@ -48,11 +48,13 @@ from reconcile.money import MAX_MINOR, Money, to_json
 class RunRequest:
     """Request for a run.
 
-    since, until  the period, which ends before `until`; None for an open end. An order has the date
-                  of its placing in the book, or else of its first money; a line without an order
-                  has its own date
-    as_of         the instant whose knowledge counts; None for now
-    rules         the text of a file of rules; None for the saved rules
+    since  start of the period; None for an open start
+    until  end of the period, which is not included; None for an open end
+    as_of  the instant whose knowledge is used; None for now
+    rules  the text of a file of rules; None for the saved rules
+
+    An order belongs to the period in which it was placed according to the book. If the book has no
+    date, the date of the order's first money is used. A line without an order has its own date.
     """
 
     since: Instant | None = None
@@ -193,8 +195,8 @@ class _Work:
         ranges: Ranges | None,
         progress: Callable[[int], None],
     ) -> BankLeg | None:
-        """Match everything by key, in this process or by ranges in others. Return the bank leg.
-        While other processes match the ranges, this process matches payouts with the bank."""
+        """Match everything by key, and return the matching with the bank. Other processes may match
+        ranges of keys. Meanwhile, this process matches payouts with the bank."""
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
@@ -220,8 +222,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match leftovers with each other, and payouts with the bank. This may take long, so no
-        snapshot is open."""
+        """Match the lines that `first_look` left over with each other, and payouts with the bank.
+        Return the control totals. Matching may take long, so no snapshot is open."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -237,8 +239,9 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Add a break to those to be saved. Return whether it is time to save them. Raises
-        UsageError if the break's lines add up to more than 64 bits."""
+        """Add a break to the breaks that wait to be saved. Return whether enough breaks wait, so
+        that the caller must save them. Raises UsageError if the break's lines add up to more than
+        64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
@@ -377,7 +380,8 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. `matched` counts and sums the orders that agree with the book."""
+    """Return a run as a document. `matched` has the number and the sums of the orders that agree
+    with the book."""
     control = found.control
     ties = control.ties()
     matched = [

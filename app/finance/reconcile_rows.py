@@ -71,8 +71,9 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether an order's ledger line is older than the order's evidence. Orders that share
-    evidence with it count, too: the next run folds all of them together."""
+    """Return whether a ledger line is older than its order's evidence. This is checked for the
+    order and for orders that share evidence with it, because the next run folds all of them
+    together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -87,7 +88,8 @@ class Overlay:
     """Replacements for stale cached ledger lines in a snapshot.
 
     orders  orders whose cached ledger lines are stale
-    rows    their new ledger lines for the matcher, in key order; none for an order without evidence
+    rows    new ledger lines of these orders for the matcher, in key order; an order without
+            evidence has no line
     """
 
     orders: frozenset[str] = frozenset()
@@ -178,8 +180,10 @@ class Known:
 
     as_of       the instant of the matching
     period      the period; None for all time
+    hands       matches that people made
     overlay     replacements for stale cached ledger lines
-    joined      the date that puts lines of several orders into one period; empty without a period
+    joined      the date of orders whose lines belong together, so that all are in one period; empty
+                without a period
     suspended   payments that belong, or belonged, to no order
     recipients  for each payment to a person, keys of the orders with the person's phone number
     """
@@ -225,9 +229,10 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Connections to the rows of one snapshot. Ledger lines of the past have their own: `takings`.
+    """Connections to the rows of one snapshot. Only code that `in_step` runs may read the streams.
 
-    Only code that `in_step` runs may read the streams.
+    connection  connection that reads all rows except ledger lines
+    takings     connection that reads ledger lines; for a past instant, it reads a separate database
     """
 
     connection: Connection
@@ -275,8 +280,8 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match the rows in a range of keys by key. `elsewhere` and `outside` are as for
-        `within`."""
+        """Match the rows whose keys are in a range. Rows with equal keys are matched with each
+        other. `elsewhere` and `outside` are passed to `within`, which explains them."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -304,8 +309,8 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot as known now; or as known at a past instant, for which all orders are
-    folded."""
+    """Yield a snapshot of what is known now, or of what was known at a past instant. For a past
+    instant, all orders are folded again."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -405,8 +410,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions of the second look, then the decisions of bank matching. Each of the two
-    uses rows that the other left unmatched."""
+    """Yield the decisions about lines that matching by key left over, then the decisions of bank
+    matching. Each of these two steps uses rows that the other step left unmatched."""
     if bank is None:
         yield from matching.rest()
         return
@@ -467,7 +472,8 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return the dates of lines that a group, a person's decision or a payment joins."""
+    """Return the dates of orders whose lines belong together. A group, a person's decision or a
+    payment can join lines."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -84,10 +84,13 @@ async def report_period(
 ) -> PeriodReport:
     """Return the report of a period.
 
-    A report that begins where the closed months end also has later evidence on these months. For
-    this, each closed month is reported again on the same snapshot and compared. `progress` is
-    called with the number of rows folded or read. Raises the errors of `check_scope`, and
-    NotAllRead if deliveries received by `as_of` are unread.
+    If the report begins where the closed months end, it also shows later evidence on the closed
+    months. Each closed month is then reported again on the same snapshot, and is compared with its
+    closing.
+
+    progress  function that is called with the number of rows folded or read
+
+    Raises the errors of `check_scope`, and NotAllRead if deliveries received by `as_of` are unread.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -255,7 +258,8 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations that a matching must satisfy. Equations about rows have no money."""
+    """Return the equations that a matching must satisfy. Equations about numbers of rows have no
+    currency."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -275,8 +279,12 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Counts of a written journal: transactions, and debit minus credit by currency and role. An
-    account that a person named takes the place of a role."""
+    """Totals of a written journal.
+
+    transactions  number of transactions
+    sums          debit minus credit, by role and currency
+    named         debit minus credit of accounts that a person named, by account and currency
+    """
 
     transactions: int = 0
     sums: Counter[tuple[journal.Role, str]] = field(default_factory=Counter)
@@ -299,11 +307,14 @@ async def report_journal(
     revenue: journal.Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write every transaction of a period, in this order: closed months as they were closed; open
-    months; adjustments of closed months, if the first open month begins in the period.
+    """Write every transaction of a period.
 
-    In open months, orders by key are followed by payments without an order, confirmations by the
-    bank, and write-offs with their reversals by break. Raises the errors of `report_period`.
+    1  Transactions of closed months, as they were closed.
+    2  Transactions of open months. Orders by key come first. Then come payments without an order,
+       confirmations by the bank, and write-offs with their reversals by break.
+    3  Adjustments of closed months, if the first open month begins in the period.
+
+    Raises the errors of `report_period`.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -379,9 +390,9 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield a period's transactions: of closed months as stored, of open months, and adjusting
-    entries. To be adjusted, a closed month is made again with the revenue setting of its closing.
-    """
+    """Yield a period's transactions: those of closed months as they were stored, those of open
+    months, and adjustments of closed months. To find adjustments, the transactions of a closed
+    month are computed again, with the revenue setting of its closing."""
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)
@@ -439,7 +450,7 @@ def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
     """Yield the period's write-offs, and its reversals of write-offs. All accepted breaks are read,
-    because the period may reverse an earlier write-off."""
+    because the period may have a reversal of an earlier write-off."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

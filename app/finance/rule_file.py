@@ -48,13 +48,13 @@ class Rules:
     """The merchant's rules. Amounts are minor units by currency.
 
     match             rules of the matcher
-    alone_max         largest break that one person may accept. If it has any entry, nothing may be
-                      accepted alone in currencies without an entry
-    alone             limits, as stated, of what one person may decide alone in a period; `limit`
-                      has the defaults
+    alone_max         largest break that one person may accept; if there is any entry, nothing may
+                      be accepted alone in a currency without an entry
+    alone             stated limits of what one person may decide alone in a day or a month; `limit`
+                      adds the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month without a break; without an entry, or with 0,
-                      no change is a break
+    adjustment_limit  largest change of a closed month that is not reported as a break; no change is
+                      reported in a currency whose entry is missing or 0
     """
 
     match: MatchRules = field(default_factory=MatchRules)
@@ -69,7 +69,8 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the minor units that one person may decide alone in a period, if limited."""
+        """Return the minor units that one person may decide alone in a period; None if there is no
+        limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated
@@ -137,7 +138,8 @@ MOST_WHERE: Final = 300
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the details that a rule requires, each with its allowed values."""
+    """Convert a rule's condition on details of a line. Return each detail with its allowed values.
+    Raise ValueError if the condition is malformed."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"a table of any of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}

@@ -166,8 +166,12 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules with `blocks` at the end, and without the [[fee]] blocks to be `replaced`.
-    Raises UsageError if the file has a form that this function cannot change."""
+    """Return rules without the fee blocks that are to be replaced, and with the new fee blocks at
+    the end. Raises UsageError if the file has a form that this function cannot change.
+
+    blocks    the new [[fee]] blocks as TOML
+    replaced  function that returns whether a fee block is to be replaced
+    """
     wanted = tomllib.loads(text, parse_float=Decimal)
     wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]
     wanted["fee"] += tomllib.loads(blocks, parse_float=Decimal)["fee"]

@@ -39,7 +39,8 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """Stop soon. Work that is not finished is done again after the next start."""
+        """Stop, and terminate the work that is running. The work is done again after the next
+        start."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()

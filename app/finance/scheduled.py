@@ -86,8 +86,8 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause is over. An end too far ahead counts as over, too: a fast
-    clock may have set it."""
+    """Return whether a lease or pause has ended. It has also ended if its end is too far in the
+    future. A clock that was ahead may have set such an end."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 

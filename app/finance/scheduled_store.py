@@ -47,10 +47,11 @@ class ScheduledRun:
     """One due time of one entry.
 
     due_at       when the run was due, or when a person requested it
-    as_of        the instant whose knowledge is reported, equal at every try
-    until        end of the lease of a running row; time of the next try of a failed or waiting row
-    waits_since  since when the run waits for accepted deliveries to be read, even during another
-                 try; None if it does not wait
+    as_of        the instant whose knowledge is reported; it is the same at every try
+    until        end of the lease while the run is running; time of the next try if it failed or
+                 waits
+    waits_since  when the run began to wait for accepted deliveries to be read; None if it does not
+                 wait
     reconciled   number of the reconciliation run that it made
     problem      why the last try failed, for people
     """
@@ -112,7 +113,8 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """Return a subquery for each entry's newest due time among rows that meet a condition."""
+    """Return a subquery for the newest due time of each entry. Only rows that meet the condition
+    are used."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)

@@ -197,7 +197,8 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body with a file, equal at every try except for `late`."""
+    """Build the body of a request that delivers a file. The body is the same at every try, except
+    the member `late`."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -351,9 +352,10 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest checkpoint of the log that was signed before the run was claimed.
+    """Deliver the newest checkpoint of the log that was signed by the run's instant.
 
-    The file's name has the digest, so a checkpoint of a rewritten log does not replace it.
+    The file's name contains the start of the checkpoint's digest. So a checkpoint of a rewritten
+    log does not replace an earlier file.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)

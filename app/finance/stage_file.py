@@ -71,9 +71,10 @@ MONEY: Final = ("minor", "gross", "fee", "net")
 class ImportForm:
     """A kind of file that can be imported.
 
-    identity  first columns of a staged row; at most `at_most` rows of a file may be equal in them
-    names     field that is named in the problem of surplus rows. If `at_most` is 1, every good row
-              has this column
+    identity  first columns of a staged row, which identify a line
+    at_most   number of rows of a file that may have the same identity
+    names     field that the problem of a surplus row names; if `at_most` is 1, every good row has a
+              value in this field
     opens     function that opens a file as a table
     """
 
@@ -123,18 +124,20 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 class ImportRequest(presets.ReadingRequest):
     """A person's request: a file, how to read it, and what to do with it.
 
-    account      the account of a bank's file whose rows name none
-    accept_difference  the amount by which a bank's statement may differ from its balances, if a
-                       second person approved; empty for none
-    reason       the reason for accepting the difference; empty without one
-    accepted     ids of the proposals that accepted differences, by `Balances.name`
-    book         the name of the order book; empty for the preset's name
-    days         the first and the last day that the file covers, if it does not state them
-    accept_good  whether to import the good rows even if other rows have problems
-    rejects      the file for rejected rows; None for one beside the imported file
-    changes      the file for all changed rows, as CSV; None for no such file
-    sha256       the digest that the file must have; empty for any
-    actor        the service, if it imports by itself; None for the person `by`
+    account            the bank account of rows that name no account
+    accept_difference  the difference to accept between a bank's statement and its balances; it
+                       needs the approval of a second person; empty for none
+    reason             the reason for accepting the difference; empty if no difference is accepted
+    accepted           ids of the proposals that accepted differences, by `Balances.name`
+    book               the name of the order book; empty for the preset's name
+    days               the first and the last day that the file covers, if the file does not state
+                       them
+    accept_good        whether to import the good rows even if other rows have problems
+    rejects            the path for rejected rows; None for a file in the folder of the imported
+                       file
+    changes            the path for all changed rows, as CSV; None to write no such file
+    sha256             the digest that the file must have; empty if any digest is allowed
+    actor              the service, if it imports by itself; None if the person `by` imports
     """
 
     account: str = ""
@@ -156,25 +159,28 @@ class ImportRequest(presets.ReadingRequest):
 class Imported(line_version_store.WrittenVersions):
     """Result of an import. Problems beyond MAX_PROBLEMS are only counted.
 
-    refused       whether the file could not be read to its end; then nothing is imported
+    refused       whether reading the file failed before its end; then nothing is imported
     number        the number of the import; None if nothing was imported
     rejects       the name of the file with the rejected rows
-    rows          the first rows as they were parsed, in a dry run
-    sums          in a dry run, by currency: number of clear rows, and minor units in each money
-                  column
+    rows          the first rows as they were parsed; only in a dry run
+    sums          number of clear rows, and minor units in each money column, by currency; only in a
+                  dry run
     passed_over   headings of the columns that were not read
     words         number of problems with unknown words, by column and word, for MAX_PROBLEMS words
-    totals        numbers of the first rows with totals, which are not imported or counted as read
+    totals        numbers of the first rows with totals, which are neither imported nor counted as
+                  read
     totals_found  number of rows with totals
     preset        the name of the preset that was used, if any
     notes         sentences on how the file was read, and why
     of_workbook   notes on a workbook's hidden rows, and on its other sheets
     ignored       number of rows that the mapping leaves out, by column and word
     joined        number of rows that were joined with another row of their order
-    covers        the file's coverage; a line without a span if nobody states its span
-    balances      opening and closing balance of each statement that states both, for a bank's file
-    differs       the statement whose entries do not add up, if a bank's file was refused for that
-    proposal      id of the proposal to accept the difference, once it was made
+    covers        coverage lines of the file; a line has no span if neither the file nor a person
+                  states it
+    balances      for a bank's file, opening and closing balance of each statement that states both
+    differs       the statement whose entries do not add up, if the bank's file was refused for this
+                  reason
+    proposal      id of the proposal to accept the difference; None if none was made
     """
 
     file: str
@@ -471,8 +477,8 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order that fit together, and refuse refunds without their order.
-        Returns whether any order has several rows."""
+        """Join the rows of each order that fit together. Refuse refunds whose order is not in the
+        file. Returns whether any order has several rows."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)

@@ -33,8 +33,9 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows with equal columns, which are read in the order of some columns that are never None. The
-    first column identifies a row."""
+    """Rows that are read in a fixed order, with a file on disk if there are many. All rows have the
+    same columns. The values in the columns of the order are never None, and the first column
+    identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)
@@ -93,14 +94,15 @@ class Staged:
         return heapq.merge(*map(self._part, self._parts), self._waiting, key=self._key)
 
     def in_order(self) -> Iterator[Rows]:
-        """Yield all rows in order, some thousand at a time."""
+        """Yield all rows in order, in batches."""
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Find groups of more than `at_most` rows with equal values, not None, in these columns.
+        """Find groups of more than `at_most` rows with equal values in these columns. Rows with a
+        None in these columns belong to no group.
 
-        For each row of a group, yield the first column of the group's first row, and the row's own
-        first column.
+        For each row of a group, yield two values of the first column: that of the group's first
+        row, and that of the row itself.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
@@ -123,8 +125,9 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy, sorted by these columns, of the rows that have no None in them. The copy
-        is empty if `self` already has this order."""
+        """Return a copy that is sorted by these columns, and that has only these columns and the
+        first. Rows with a None in these columns are left out. If `self` already has this order, the
+        copy is empty, because `self` can be used instead."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -132,8 +135,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of several rows with equal values in these columns, which must begin the
-        order."""
+        """Yield groups of several rows with equal values in these columns. The order of the rows
+        must begin with these columns."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -147,18 +150,18 @@ class Staged:
             yield equal
 
     def negative(self, name: str) -> Iterator[Rows]:
-        """Yield the rows with a negative value in this column, some thousand at a time."""
+        """Yield the rows with a negative value in this column, in batches."""
         place = self._columns.index(name)
         yield from _batches(r for r in self._merged() if r[place] is not None and r[place] < 0)
 
     def having(self, name: str) -> Iterator[Rows]:
-        """Yield the rows with a value in this column, some thousand at a time."""
+        """Yield the rows with a value in this column, in batches."""
         place = self._columns.index(name)
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete groups of more than `at_most` rows with equal values in these columns, with which
-        the order must begin."""
+        """Delete groups of more than `at_most` rows with equal values in these columns. The order
+        of the rows must begin with these columns."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -212,9 +215,9 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order without their numbers, as many at a time as the pace allows.
+    """Yield rows in order, without their numbers, in batches. The pace sets the size of a batch.
 
-    Rows of one key or subject stay together.
+    Rows with the same first column, a key or subject, stay in one batch.
     """
     held: Rows = []
     for rows in staged.in_order():
@@ -229,7 +232,8 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return the index near `size` at which rows can be cut; 0 if more rows must be read first."""
+    """Return the number of rows for a batch, near `size`. A batch may end only where the first
+    column changes. Return 0 if more rows must be read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -174,12 +174,13 @@ _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield statement lines as known at an instant, in key order, some thousand at a time.
+    """Yield statement lines as known at an instant, in key order and in batches.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
     source, known_at, wallet, refund, details).
 
-    first, beyond  yield only keys from `first` on and before `beyond`; None for no end
+    first   the lowest key to yield
+    beyond  the key before which to end; None for no end
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     nameless = staged_rows.Staged(COLUMNS, order=("key", "line_id"))
@@ -239,7 +240,8 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
     """Return a line with the order and payment that events reported for the line's own reference.
-    Return the line unchanged unless that is exactly one order and one payment."""
+    If events reported no order, several orders or several payments, return the line without a key.
+    """
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -333,8 +335,8 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders that these lines name, and for lines without an order, their payments'
-    orders."""
+    """Return the orders that these lines name. For a line that names no order but a payment, return
+    the payment's orders."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

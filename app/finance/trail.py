@@ -45,7 +45,7 @@ class FoundMoney:
     """Payouts and bank lines found by a search.
 
     more    whether there may be more bank lines than FOUND
-    before  lines booked before this instant were not searched; None if all lines were searched
+    before  instant before which no lines were searched; None if all lines were searched
     """
 
     rows: list[dict[str, Any]]
@@ -58,7 +58,8 @@ async def find_money(
 ) -> FoundMoney:
     """Find payouts with a reference, and bank lines with these words in a text.
 
-    before  search only lines booked before this instant, to continue a search
+    before  instant before which bank lines must have been booked, to continue an earlier search;
+            None for all lines
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):

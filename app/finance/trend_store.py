@@ -20,8 +20,8 @@ AT_ONCE: Final = 1_000
 
 
 class CapturedSum(NamedTuple):
-    """Captures in one quarter of an hour. `settled_captures` and `settled_minor` count the captures
-    among them that a statement settles."""
+    """Captures in one quarter of an hour. `settled_captures` and `settled_minor` are the number and
+    the amount of those captures that a statement settles."""
 
     source: str
     currency: str

@@ -54,8 +54,8 @@ class MonthFees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """Settlement and fees by source, currency and month, the oldest month first. Fees are by
-    method, too.
+    """Settlement and fees by source, currency and month, the oldest month first. Fees are
+    additionally divided by payment method.
 
     as_of   when the newest reconciliation read the captures; None if there was none
     months  names of the months, such as `2026-10`

@@ -99,7 +99,10 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify a closing. `expected` is the digest of the previous closing or reopening."""
+    """Verify that a closing is unchanged, and that it names the closing before it.
+
+    expected  digest of the previous closing or reopening
+    """
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)
@@ -234,8 +237,9 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence about a month closed by an earlier version's rules; else
-    None. Such a month stays as it was closed. What an upgrade changes is posted in later months."""
+    """Return the beginning of a sentence if a month was closed by an earlier version's rules; None
+    otherwise. Such a month stays as it was closed. If the new rules give other figures, the
+    differences are posted in later months."""
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

@@ -568,7 +568,7 @@ _ENOUGH: Final = 2
 
 
 class ShapedTotals:
-    """Finds rows with totals, by the sums of the rows above them."""
+    """Finder of rows with totals. It compares a row's amount with the sums of the rows above it."""
 
     def __init__(
         self,
@@ -585,11 +585,11 @@ class ShapedTotals:
     ) -> None:
         """Set the columns to read, each by its index in the heading; None for a missing column.
 
-        made    how to make an amount of several columns
-        debit   column of outgoing money, if `amount` has only incoming money
-        staged  indexes of currency and amount in a staged row, after its number
-        own     columns in which data rows have text, but totals have none: references, days, words,
-                parties
+        made    function that makes the amount from several columns, if it is not in one column
+        debit   column of outgoing money, if the column `amount` has only incoming money
+        staged  indexes of currency and amount in a staged row, not counting the row's number
+        own     columns that have text in data rows but are empty in totals: references, days,
+                words, parties
         others  further amounts, each as (column, index in a staged row)
         """
         self._own, self._others = own, others
@@ -611,9 +611,9 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Return a text that contains all possible labels of some rows, because one search is
-        faster. If every row has a reference, the text has only the references, otherwise all cells.
-        """
+        """Join the cells of some rows in which the label of a total may be. One search in the
+        joined text is faster than a search in each cell. If every row has a reference, only the
+        references are joined; otherwise all cells."""
         if self._references:
             try:
                 names = ["\t".join([row[place] for place in self._references]) for row in rows]
@@ -646,23 +646,24 @@ class ShapedTotals:
                 )
 
     def says_amounts_alone(self, row: Sequence[str]) -> bool:
-        """Return whether a row has an amount, but no text in the columns in which data rows have
-        text."""
+        """Return whether a row has only amounts: all columns in which a data row has text are
+        empty."""
         amounts = [_cell(row, place) for place in (self._amount, self._debit)]
         return "".join(amounts).strip() != "" and not any(
             _cell(row, place).strip() for place in self._own
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row labelled as a total is not one; None if it is a total.
+        """Return why a row cannot be a total although its label says so; None if it is a total.
 
-        A total adds up all rows above, or the rows since the last total, or has no amount at all.
+        A total adds up all rows above it or the rows since the last total, or it has no amount at
+        all.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, and {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row is no total although it has only amounts; None if it is a
+        """Return why the last row, which has only amounts, cannot be a total; None if it is a
         total."""
         found = self._why_not(row)
         if found is None and self._rows_above < _ENOUGH:

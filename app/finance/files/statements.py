@@ -91,8 +91,8 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account that the statement belongs to; "" if it is unknown
-        own_orders  whether names of orders here begin with the source, as in `@till:1001`, unlike
-                    the provider's names
+        own_orders  whether our names of its orders begin with the source, as in `@till:1001`; the
+                    provider's names never do
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -195,7 +195,7 @@ class StatementForm:
         ]
 
     def _check_signs(self, types: Sequence[str], gross: Minor, net: Minor) -> None:
-        """Raise UnclearCell if the sign of a row contradicts the type."""
+        """Raise UnclearCell if the sign of a row's amount contradicts the row's type."""
         if types.count("payment") == len(types) and not any(map(_is_negative, gross)):
             return
         for kind, g, n in zip(types, gross, net, strict=True):
@@ -318,8 +318,8 @@ def _refunds(
     own: Sequence[str | None],
     payments: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the reference of each refund: from the refund's column, or else the row's own
-    reference. The reference of a failed refund comes only from that column."""
+    """Return the reference of each refund. It is taken from the refund's column. If that is empty,
+    the row's own reference is used, except for a failed refund."""
     if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
     return [
@@ -331,7 +331,8 @@ def _refunds(
 
 
 def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
-    """Return each row's DETAILS as canonical JSON; None if it has none."""
+    """Return, as canonical JSON, the cells of each row in the columns of DETAILS; None if all of
+    them are empty."""
     if not any(map(any, columns)):
         return (None,) * len(columns[0])
     known: dict[tuple[str, ...], str | None] = {}
@@ -354,7 +355,7 @@ def _is_negative(minor: int | None) -> bool:
 
 def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
     """Return amounts with the signs that their types imply. Raises UnclearCell for a minus sign in
-    a file without signs, and for types of money that can go both ways."""
+    a file without signs, and for a type that can mean incoming or outgoing money."""
     if signs == "none" and any(map(_is_negative, minors)):
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()
@@ -375,8 +376,8 @@ _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit"
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kinds of lines. If a type has two kinds, the sign decides: the money left a
-    wallet, or came back to it."""
+    """Return the kind of each line. If a type can mean two kinds, the sign of the amount decides
+    whether money left a wallet or came back to it."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
@@ -402,8 +403,9 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout. For a movement to or from the bank without a payout, this is the
-    row's reference; for a failed withdrawal, the withdrawal that the row names."""
+    """Return each row's payout. If a movement to or from the bank names no payout, the row's own
+    reference is used. For a failed withdrawal, the reference of the original withdrawal is used
+    instead."""
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [

@@ -71,7 +71,8 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a mapping's column that the file lacks. It suggests similar names."""
+    """Build the error for a column that a mapping names but the file lacks. The error suggests
+    similar names."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
@@ -82,9 +83,11 @@ MAX_NAMED: Final = 20
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """Return the end of a sentence on missing columns: similar names, and the names in the file.
+    """Return a phrase that ends a sentence on missing columns. It states similar names, and the
+    names in the file.
 
-    Cells that could be phone numbers are not shown: the row may be no heading.
+    Cells that could be phone numbers are not shown, because the row may be a data row instead of a
+    heading.
     """
     names = [
         name.strip()
@@ -118,7 +121,7 @@ class Problem:
 
     row     line of the file where the row begins, from 1
     column  name in the file's heading; None for a problem of the whole row or file
-    word    the word without a known meaning, if that is the problem; None otherwise
+    word    the unknown word, if the problem is an unknown word; None otherwise
     """
 
     row: int
@@ -196,7 +199,7 @@ def write_rejects(
 ) -> None:
     """Write the rows with problems to a file. The problems must be in row order.
 
-    decimal  the mapping's decimal mark, for numbers of a workbook, which are written as text
+    decimal  the mapping's decimal mark, with which the numbers of a workbook are written as text
 
     Raises UsageError if the file cannot be created.
     """
@@ -282,8 +285,10 @@ class CellMoment(str):
 class Batch:
     """Consecutive rows with their numbers in the file.
 
-    broken  problems of malformed rows, by row number. If the problem is of one column, the other
-            cells are valid; if it is of the whole row, the first cell has the row's text
+    broken  problems of malformed rows, by row number
+
+    If a problem is about one column, the row's other cells are valid. If a problem is about the
+    whole row, the row's first cell has the row's text.
     """
 
     rows: list[Sequence[str]]
@@ -325,8 +330,8 @@ class SourceTable(Protocol):
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return the periods stated in elements of the format. Complete only after all rows were
-        read."""
+        """Return the periods that the file states in fields for this. The list is complete only
+        after all rows were read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading. Each call starts at the first row."""
@@ -446,9 +451,10 @@ class CsvTable:
     ) -> None:
         """Find the heading and the delimiter.
 
-        recognize  returns how many columns of a heading are known
-        For a file of rejected rows, the delimiter comes from its heading: the mapping describes the
-        original export, and a spreadsheet may have saved this file with another delimiter.
+        recognize  function that returns the number of known columns in a heading
+
+        The delimiter of a file of rejected rows is found in its heading. The mapping describes the
+        original export, and a spreadsheet may have saved the rejected rows with another delimiter.
         """
         self._path = path
         with path.open("rb") as file:
@@ -478,7 +484,8 @@ class CsvTable:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
-        """Remove the marks that protect rejected rows from evaluation in a spreadsheet."""
+        """Return a rejected row as it was in the original file. The apostrophes that prevent its
+        evaluation in a spreadsheet are removed."""
         return [*map(cell_text, row)] if self.of_ours else row
 
     def _heading_line(
@@ -570,7 +577,7 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the problems of rows with a cell that has swallowed whole rows. The closing
+        """Return the problems of rows that have a cell with whole further rows in it. The closing
         quotation mark of such a cell is missing or too late."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):

@@ -85,7 +85,8 @@ def _untyped(cell: object) -> object:
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield a sheet as lines of JSON: its head, or the reason for refusing it, then its rows.
+    """Yield a sheet as lines of JSON. The first line is the sheet's head, and the others are its
+    rows. If the sheet is refused, yield the reason.
 
     noted  whether the head has notes on other sheets and hidden rows
     most   number of rows with content after which to stop; 0 for no limit
@@ -184,9 +185,9 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 class SheetDoubts:
     """Cells of a sheet without a reliable value, and rows that people do not see.
 
-    cells   text of each error, or "" for a formula without a saved value; by row, then by column,
-            both from 1
-    hidden  hidden rows with content
+    cells   text of each doubtful cell by row and column, which are counted from 1; the text is an
+            error's text, or "" for a formula without a saved value
+    hidden  numbers of hidden rows with content
     """
 
     cells: dict[int, dict[int, str]] = field(default_factory=dict)
@@ -282,11 +283,14 @@ class _Parts:
 
 
 class _Doubts:
-    """Collects the doubtful rows and cells of a sheet."""
+    """Collector of a sheet's doubtful cells and hidden rows."""
 
     def __init__(self, *, recalculated: bool) -> None:
-        """Set whether formulas are recalculated when the workbook is opened. The program that wrote
-        such a workbook may have saved zeros as values."""
+        """Start without any doubtful cells.
+
+        recalculated  whether the workbook's formulas are calculated when it is opened; the program
+                      that wrote such a workbook may have saved zeros as values
+        """
         self.found = SheetDoubts()
         self._recalculated = recalculated
         self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
@@ -323,7 +327,8 @@ class _Doubts:
             self._value += text[:_MOST_ERROR]
 
     def end_cell(self) -> None:
-        """Add a doubt if the cell that has ended has an error, or a formula without a value."""
+        """Add the cell that just ended to the doubtful cells, if it has an error or a formula
+        without a value."""
         value = None if self._value is None else self._value.strip()
         worked_out = value is not None if self._type == "str" else bool(value)
         if self._recalculated and value == "0":
@@ -471,12 +476,12 @@ class XlsxTable:
         names: Sequence[str] = (),
         most: int = 0,
     ) -> None:
-        """Open the sheet and find its heading.
+        """Open the sheet and find its heading. If `heading_row` is 0, the sheet has no heading, and
+        its columns are named by their positions.
 
-        recognize  returns how many columns of a heading are known
+        recognize  function that returns the number of known columns in a heading
         names      columns that are read; an error cell in one of them is a problem
         most       number of rows with content after which to stop; 0 for no limit
-        With row 0 as given, the sheet has no heading, and its columns are named by their positions.
         """
         self._sheet = _WrittenSheet(path, sheet, noted=bool(names), most=most)
         others, hidden = self._sheet.others, self._sheet.hidden
@@ -602,8 +607,8 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file with one JSON value in each line. Raises the RefusedTable that the
-    child process has written."""
+    """Yield the values of a file that has one JSON value in each line. If the child process wrote
+    an error to the file, raise it as RefusedTable."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)

@@ -91,7 +91,8 @@ MAX_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Account names for transactions with a certain source, currency and method; None fits all."""
+    """Account names for transactions with a certain source, currency and method. A condition that
+    is None fits every transaction."""
 
     source: str | None
     currency: str | None
@@ -128,10 +129,11 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return a posting's account.
+        """Return the name of a posting's account.
 
-        That is the account that a person named, else the name by the first override that fits, else
-        the default. A sub-account follows its source: `Assets:Wallets:Mpesa:Utility`.
+        An account that a person named has priority. Otherwise the first fitting override that names
+        the role is used, or the default name. The names of the source and of a sub-account are
+        appended: `Assets:Wallets:Mpesa:Utility`.
         """
         if posting.account is not None:
             return posting.account

@@ -79,8 +79,8 @@ def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
 
 
 def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
-    """Return whether a table's rows are hidden until a reader unfolds them. Broken ties never
-    are."""
+    """Return whether a table's rows are hidden until a reader unfolds them. The table of equations
+    is never hidden if an equation is violated."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED

@@ -57,7 +57,8 @@ async def write_journal(
 ) -> JournalTotals:
     """Write a period's journal in pieces, because a long period has a long journal.
 
-    accounts  None for the merchant's accounts (`merchant_accounts`)
+    accounts  names of the accounts; None for the merchant's accounts (`merchant_accounts`)
+
     Raises UsageError for an invalid period, and for Xero and QuickBooks if a rate is missing.
     """
     if accounts is None:
@@ -162,8 +163,9 @@ async def journal_page(
 ) -> dict[str, Any]:
     """Return the content of a page about a period's journal: balances, and one account's postings.
 
-    account  the account of the postings, which are in one currency; None for no postings
-    most     most postings to return; `more` counts the postings left out
+    account   the account whose postings are returned; None for no postings
+    currency  the currency of these postings
+    most      maximum number of postings; `more` is the number of further postings
 
     Raises the errors of `write_journal`.
     """
@@ -254,7 +256,8 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head. Return functions to write a transaction and to end the journal."""
+    """Write a journal's head. Return two functions: one writes a transaction, and one ends the
+    journal."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))
@@ -268,11 +271,12 @@ def begun(
 class JournalText:
     """A journal in one format: its head, then each transaction in order, then its foot.
 
-    Transactions are dated by the calendar; CSV and JSON number them. A form that adds up days has
-    no text for single transactions: its foot is the whole journal.
+    The calendar gives the day of each transaction. CSV and JSON number the transactions. Some
+    formats only state the sums of each day. Their foot is the whole journal, and single
+    transactions have no text.
 
-    rates  rates to the merchant's currency, in which journals for Xero and QuickBooks are then
-           written; None to leave amounts in their currencies
+    rates  rates to the merchant's currency, for journals for Xero and QuickBooks in that currency;
+           None to leave amounts in their currencies
     """
 
     def __init__(
@@ -327,8 +331,8 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Note the captured and the settled amount of a payment that was exchanged. The two
-        transactions of an exchange follow each other."""
+        """Record the captured and the settled amount of a payment that was exchanged. An exchange
+        has two transactions, one directly after the other."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -339,8 +343,8 @@ class JournalText:
             self._leg = None
 
     def foot(self) -> str:
-        """Return the text after the last transaction. In a form that adds up days, this is the
-        whole journal except its head."""
+        """Return the text after the last transaction. If the format states only the sums of each
+        day, this is the whole journal except its head."""
         if self._form.by_day is not None:
             rows = map(self._form.by_day, self._days())
             return "".join(map(csv_line, rows))
@@ -367,8 +371,8 @@ class JournalText:
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return the balances in the merchant's currency, at the rates of their days, and the
-        converter. Return None if the merchant has no currency."""
+        """Return the balances in the merchant's currency, at the rates of their days. Also return
+        the converter that computed them. Return None if the merchant has no currency."""
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))
@@ -380,8 +384,8 @@ class JournalText:
         return dict(found), converter
 
     def _days(self) -> Iterator[DaySum]:
-        """Yield each account's sum by day and currency, in order, without zeros. In the merchant's
-        currency, the remainder from rounding is a line of its own."""
+        """Yield each account's sums by day and currency, sorted. Sums of zero are left out. In the
+        merchant's currency, the remainder from rounding is a separate sum."""
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         accounts = self.accounts
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):

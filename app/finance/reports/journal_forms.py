@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Postings with the names of their accounts."""
 
     class Journal(Protocol):
-        """The journal, as far as the writer of a form needs it."""
+        """The members of a journal that the functions for a format use."""
 
         scope: Scope
         opened: set[str]
@@ -248,8 +248,8 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts, and its original dates; empty if it
-    adjusts none."""
+    """Return the closed month that a transaction adjusts, and its original dates. Return an empty
+    dictionary if the transaction adjusts no month."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}

@@ -112,7 +112,8 @@ then the proofs."""
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Format the first day of a span for an axis: `4 Oct`; for a whole month `Oct 2026`."""
+    """Format the first day of a time span for an axis, such as `4 Oct`. If the spans are whole
+    months, format the month, such as `Oct 2026`."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -295,8 +296,8 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a text cell for people: the name of a code, a sentence with times in the zone, or the
-    text itself."""
+    """Return a text cell for people. A code is replaced by its name, and times in a sentence are
+    given in the zone. Any other text is unchanged."""
     text = cell_text(column, row)
     if column.name in _SENTENCES:
         return local_text(text, zone)
@@ -360,8 +361,8 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return who closed the period, and when. For a report that no closing made, even on a closed
-    month, return that its figures may still change."""
+    """Return a phrase on who closed the period, and when. If this report was not made by a closing,
+    return a sentence that its figures may still change."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)
@@ -402,7 +403,8 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text so that every second piece is an amount. An amount must stay on one line."""
+    """Split a text at its amounts, so that each amount can be kept on one line. The pieces are
+    alternately text and amount; the first is text."""
     return _MONEY.split(text)
 
 

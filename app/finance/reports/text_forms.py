@@ -39,7 +39,7 @@ def csv(report: PeriodReport) -> bytes:
 
     Columns that a table lacks are empty. Numbers are plain decimals in major units of `currency`.
     Text that a spreadsheet would evaluate is marked (`app.core.cells`). The encoding is UTF-8 with
-    a byte order mark, without which spreadsheet programs guess it.
+    a byte order mark. Without the mark, spreadsheet programs guess the encoding.
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))

@@ -99,7 +99,7 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writes the workbook's sheets. Cells of the same kind share a format object."""
+    """Writer of the workbook's sheets. Cells of the same kind share a format object."""
 
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report
