@@ -89,7 +89,7 @@ def linked_orders(
     A person's assignment has priority over the first link. If the assignment was withdrawn, the
     reference belongs to the order that the shop named for it.
 
-    lasting  whether to keep other transactions from linking until the caller's transaction ends
+    lasting  whether other transactions must wait with linking until the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)
@@ -126,8 +126,11 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return now, or the instant just after the last of these records if a fast clock dated them.
-    So a new record counts as the latest: of a hold and a release, or of two prices."""
+    """Return an instant for a new record of an order, so that the new record counts as the latest.
+
+    The instant is now. If a fast clock dated the last of these records, it is just after that
+    record.
+    """
     return max([now, *(record.recorded_at + TICK for record in records)])
 
 

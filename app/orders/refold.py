@@ -36,9 +36,10 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Marks orders as due, in batches and before any fold, for a new policy and accepted gaps.
+    """Marks orders as due, in batches, after the policy has changed or a gap was accepted. All
+    orders are marked before any order is folded.
 
-    The policy, and the number of gaps, are noted with the last batch. If the process ends earlier,
+    The policy and the number of gaps are noted with the last batch. If the process ends earlier,
     the next process starts over and sets some orders due twice.
     """
 
@@ -57,8 +58,8 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set orders due that an accepted gap may hold, some in each call. Return whether more are
-        left."""
+        """Set a batch of the orders that an accepted gap may hold due. Return whether more orders
+        are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -150,11 +151,12 @@ CALLED_AT_ONCE: Final = 1_000
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
-    """Fold up to `limit` due orders and publish. Returns how many were due.
+    """Fold up to `limit` due orders and publish them. Returns how many orders were due.
 
     Orders that share evidence with a due order are folded with it, because its evidence may concern
     them. If another process has folded and published an order meanwhile, this fold is dropped. An
-    order with evidence later than the latest publishable instant comes due again at that evidence.
+    order may have evidence that is later than the latest publishable instant. Such an order comes
+    due again at the instant of that evidence.
 
     pace  divides the work into several transactions; None for a single transaction
     """
@@ -239,11 +241,11 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders that have no new evidence since they were read.
+    """Publish those orders for which no evidence arrived after their histories were read.
 
     Returns the publications, and whether other processes fold by another policy.
 
-    later  instants at which orders come due that cannot be published yet, by order
+    later  the instants at which orders that cannot be published yet come due, by order
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
@@ -280,11 +282,11 @@ def _publish_standing(
 
 
 async def publishable(context: AppContext) -> Instant:
-    """Return the latest instant as of which anything may be published.
+    """Return the latest instant as of which an order may be published.
 
-    That is now, or just before the arrival of the oldest unread delivery, which may change a
-    result. Return EARLIEST if a fast clock dated unread deliveries, because their arrivals are not
-    known.
+    An unread delivery may change a result. So the instant is now, or just before the arrival of the
+    oldest unread delivery. Return EARLIEST if a fast clock dated unread deliveries, because the
+    times of their arrival are not known.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
@@ -294,11 +296,11 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Set orders due that a fast clock has delayed. Return their number.
+    """Find orders that a fast clock has delayed, and set them due. Return their number.
 
     An order waits for the arrival of its evidence, or for its ledger's next decision. After the
-    clock has been set back, an arrival may be in the future, and money that has arrived would be
-    published only then. Delayed notifications to the shop are set due, too.
+    clock has been set back, an arrival may be in the future. Money that has arrived would be
+    published only then. Delayed notifications to the shop are also set due.
     """
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is
@@ -377,8 +379,9 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold orders that only new rules make fulfillable, and replace their publications. The hold is
-    recorded in this transaction, so nobody is ever notified that the order may be fulfilled."""
+    """Hold each order that is fulfillable only because the rules changed, and replace its
+    publication. The hold is recorded in this transaction, so the shop is never notified that the
+    order may be fulfilled."""
     turning: dict[str, tuple[Publication, Position]] = {}
     for each in publications:
         before = None if each.revision is None else each.revision.before

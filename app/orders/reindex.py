@@ -47,8 +47,9 @@ def read_bytes_again(
 
     The delivery must not be pruned.
 
-    environment  the store's own environment; events of the other environment are left out, because
-                 an earlier profile may have overlooked theirs. None to accept both
+    environment  the store's own environment, which every event must have; None accepts both. An
+                 event of the other environment may be stored, because an earlier profile did not
+                 notice its environment
     """
     assert delivery.body is not None
     try:

@@ -34,7 +34,7 @@ class Unpruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """Count of emptied deliveries, and the instant of the last one."""
+    """The number of pruned deliveries, and when the last of them was pruned."""
 
     deliveries: int
     last_at: Instant
@@ -86,7 +86,8 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """Return how many of these deliveries were pruned, and when; None if none was."""
+    """Return how many of these deliveries were pruned, and when the last was pruned. Return None if
+    none was pruned."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:
@@ -120,6 +121,6 @@ async def old_rejections(
 
 
 async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]) -> None:
-    """Delete whole rejections. No later judgement needs them."""
+    """Delete these rejections with all their columns. Nothing reads them later."""
     sql = "DELETE FROM rejections WHERE id IN ({})"
     await select_in(connection, sql=sql, values=rejections)

@@ -123,7 +123,8 @@ async def orders_named(
 
 
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
-    """Return (order, `payment` or `session`, source) for a provider's reference."""
+    """Return the orders that a provider's reference is linked to. Each item is the order, `payment`
+    or `session`, and the source."""
     rows = await connection.execute(
         text(
             "SELECT order_key, kind, source FROM links WHERE reference = :reference "
@@ -206,9 +207,10 @@ async def records_of_amount(
     limit: int,
     during: tuple[Instant, Instant] | None = None,
 ) -> list[tuple[str, Money]]:
-    """Return (order, money) of records that state one of these amounts.
+    """Return the order and the amount of each record that states one of these amounts.
 
-    during  only orders placed, or records made, from one instant to before another
+    during  the first instant and the end of a period, in which the order was placed or the record
+            was made; None for any time
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
     if during is not None:
@@ -279,8 +281,11 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return events of this refund, dispute or capture, and unlinked events of this payment or
-    session. An event is unlinked if it belongs to no order or is not confirmed."""
+    """Return events that name this refund, dispute or capture. Also return unlinked events that
+    name this payment or session.
+
+    An event is unlinked if it belongs to no order or is not confirmed.
+    """
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -333,8 +338,8 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events that name this order but do not belong to it. Such an event may not link its
-    payment to the order, or is about another shop's payment."""
+    """Return events that name this order but do not belong to it. Either the event only suggests
+    the order, or it is about another shop's payment."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)

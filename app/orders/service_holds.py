@@ -42,8 +42,8 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return for each order the unreadable messages that name it and that nobody has judged, by
-    arrival."""
+    """Return the unreadable messages that name each order, sorted by arrival. Messages that a
+    person has judged are left out."""
     if not any_unread(connection):
         return {}
     names = {
@@ -72,8 +72,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the references of an order and its payments with their sources; None for any
-    source."""
+    """Return pairs of a reference and a source: the references of the order and of its payments.
+    The source is None if the reference counts in messages of every source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -171,8 +171,11 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether an event of the order is dated up to an instant. Return False if the shop
-    stated that the order was fulfilled and never withdrew that."""
+    """Return whether the order may have been paid before `until`. That is so if the order has an
+    event dated up to `until`.
+
+    Return False if the shop stated that the order was fulfilled and never took this statement back.
+    """
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False
@@ -302,7 +305,8 @@ def record_holds(
 
 
 def _states(context: AppContext, source: str) -> bool:
-    """Return whether the provider of a source can be asked for the position of a payment."""
+    """Return whether the source's provider answers questions with the current position of a
+    payment."""
     known = context.sources.get(source)
     rule = None if known is None else known.profile.fetch_back
     return rule is not None and rule.states

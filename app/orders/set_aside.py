@@ -63,7 +63,8 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """Return the orders that arrivals name, and the orders of payments and sessions they name."""
+    """Return the orders that the arrivals name, and the orders to which their payments and sessions
+    belong."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []
@@ -161,8 +162,8 @@ HOLDING: Final = Holding(
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Record a person's judgement of an unreadable message. Returns how many orders are folded
-    again.
+    """Record a person's judgement of an unreadable message. Returns the number of orders that were
+    set due because of the judgement.
 
     Raises NotFoundError if the delivery is not an unreadable message that needs a judgement, and
     UsageError if the reason is missing or the person has no permission.

@@ -115,15 +115,16 @@ class Sought:
     """Possible meanings of a text. A meaning that the text cannot have is empty or None.
 
     names       references or ids, or the beginning or end of an order's reference
-    phones      E.164 digits
-    email, person, card
-                as `identifiers` writes them
+    phones      phone numbers as E.164 digits
+    email, person, card  the identifiers as `identifiers` writes them
     amounts     the amount in minor units, by the number of decimals of a currency
-    currencies  possible currencies of the amount; empty for any
-    days        each possible day: when it begins, and when the next one begins
-    zone        time zone of the days
-    national    whether it may be a phone number without a country code, and no setting states one
-    message     whether it is a pasted SMS; its amount counts only if its receipt finds nothing
+    currencies  the possible currencies of the amount; empty for any currency
+    days        the instants at which each possible day begins and ends
+    zone        the time zone of the days
+    national    whether the text may be a phone number that lacks a country code, while no source's
+                settings state a country
+    message     whether the text is a pasted SMS; its amount is searched for only if its receipt is
+                not found
     """
 
     names: tuple[str, ...] = ()

@@ -391,7 +391,8 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return the payment. If it renews an agreement, its order becomes a suggestion."""
+    """Return the payment. If the payment renews an agreement, its events only suggest an order and
+    no longer name one."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -413,8 +414,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid. Money that goes back later ends it, except the
-    refund that the dismissal announced."""
+    """Return the dismissal if it is still valid, else None. A dismissal is valid until money of the
+    payment goes back. The refund that the dismissal announced does not end it."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -430,8 +431,8 @@ class UnallocatedRequest:
     """Filters of a list of unallocated payments.
 
     after       `next` of the previous page
-    everything  include dismissed payments and those that ended without money
-    not_ours    list payments of other shops on the same account instead
+    everything  whether to include dismissed payments, and payments that ended without money
+    not_ours    whether to list only the payments of other shops on the same account
     """
 
     source: str | None = None
@@ -443,7 +444,7 @@ class UnallocatedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedPage:
-    """Some unallocated payments, the earliest known first.
+    """A page of unallocated payments. The payments that became known first come first.
 
     next  `after` of the next page; None if there is none
     """
@@ -584,15 +585,14 @@ def found_payment(
 class UnallocatedTotals:
     """Totals of the payments that need a person.
 
-    count      payments with money that nobody has decided about
-    held       amounts that are left of these payments, by currency
-    unclear    payments among them whose amount is not clear
-    oldest_at  when the oldest of them arrived; None where there is none
-    more       whether there are more than were counted
-    not_ours   payments of other shops on the same accounts, which need nobody; counted only in the
-               first MOST_COUNTED events
-    back_of_unknown
-               ids of payments whose money went back and whose shop is not known
+    count      the number of payments with money about which no person has decided
+    held       the sum of the amounts that are left of these payments, in each currency
+    unclear    the number of these payments whose amount is not clear
+    oldest_at  when the oldest of these payments arrived; None if there are none
+    more       whether there are more payments than were counted
+    not_ours   the number of payments of other shops on the same accounts, which need no decision;
+               only the first MOST_COUNTED events are counted
+    back_of_unknown  the ids of payments whose money went back and whose shop is not known
     """
 
     count: int = 0
@@ -642,7 +642,7 @@ async def _batches(
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
     """Yield all unallocated payments in batches, each with its position in the list.
 
-    `unplaced_keys` reads all events without an order, however few keys it returns.
+    Ask `unplaced_keys` for many keys at once, because each call reads all events without an order.
     """
     now = context.clock.now()
     keys, most = (other_shops_keys, AT_ONCE) if not_ours else (unplaced_keys, MOST_COUNTED)
@@ -688,8 +688,7 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment whose assignment has ended belongs to an order by another
-    statement."""
+    """Return whether a payment still belongs to an order after a person's assignment has ended."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})

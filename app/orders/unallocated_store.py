@@ -247,7 +247,8 @@ _SUGGESTING: Final = (
 
 
 def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]:
-    """Return payments without an order whose events name this order but may not link to it."""
+    """Return payments without an order whose events name this order but are not allowed to link the
+    payment to it."""
     rows = connection.ask(_SUGGESTING, (order, MOST_SUGGESTING))
     return [PaymentKey(row[0], row[1]) for row in rows]
 
@@ -284,8 +285,8 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return for each payment the first delivery of each of its events. Payments that share a
-    session share one set. Payments without stored events are left out."""
+    """Return the first delivery of each event, by payment. Payments that share a session get the
+    same set of deliveries. Payments without stored events are left out."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -325,11 +326,11 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return the payments, as (source, payment), that renew an agreement among these deliveries.
+    """Return those payments of the deliveries that renew an agreement, as (source, payment).
 
     People's decisions about the payments are ignored.
 
-    cases  results by order, which further calls reuse
+    cases  the results by order, which further calls use again
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}
@@ -401,9 +402,8 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders to which the shop gave a payment: it named the payment or its session for
-    the order, or opened the session. Only these orders and orders that share their evidence are
-    searched."""
+    """Return those of the orders for which the shop named the payment or its session, or opened the
+    session. Orders that share evidence with these orders are searched, too."""
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

@@ -30,8 +30,8 @@ def unheard_of(
     *,
     sources: "Mapping[str, Source]",
 ) -> Unheard:
-    """Return unread messages and gaps that may be about the order, as known at the ledger's
-    instant.
+    """Return unread messages and gaps that may be about the order. Only those that were known at
+    the ledger's instant are returned.
 
     sources  all configured sources
     """

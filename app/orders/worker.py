@@ -42,7 +42,8 @@ class FoldWorker:
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """Set up the worker.
 
-        beside  whether another process reads the inbox and has a backlog
+        beside  whether another process reads the inbox, which has a backlog; the worker then pauses
+                longer
         """
         self._context = context
         self._beside = beside

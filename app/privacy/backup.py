@@ -160,10 +160,10 @@ class People:
 class FollowedLog:
     """The transparency log after a restore.
 
-    leaves   number of leaves in the backup's log; 0 if no log has begun
-    cut      number of leaves in the replaced log if the backup's log lacks the last of them; else 0
-    renamed  the new origin under which the log continues; None if it keeps its origin
-    sure     whether the log is known to continue where it ended
+    leaves   the number of leaves in the backup's log; 0 if no log has begun
+    cut      the number of leaves in the replaced log if the backup's log lacks some of them; else 0
+    renamed  the new origin under which the log continues; None if the log keeps its origin
+    sure     False if the replaced log could not be read, so that nobody knows how far it continued
     """
 
     leaves: int
@@ -196,12 +196,12 @@ class FollowedLog:
 class Followed:
     """What was done to a restored database before its first start.
 
-    head   number of the last revision in the backup
-    first  number of the next revision
-    may    operators and tokens that may sign in; after a comparison, only those that could not sign
-           in before the restore
-    gone   operators and tokens that could sign in before the restore and are not in the backup;
-           None if that could not be compared
+    head   the number of the last revision in the backup
+    first  the number of the next revision
+    may    the operators and tokens that may sign in. If the replaced database could be read, the
+           operators and tokens that could already sign in to it are left out
+    gone   the operators and tokens that could sign in before the restore and are not in the backup;
+           None if the replaced database could not be read
     log    how the log continues
     """
 
@@ -276,13 +276,14 @@ async def restore(
 ) -> Restored:
     """Put `backup` in the database's place. The former database is kept beside it.
 
-    erase_again  carries out the journal of erasures in the copy; its errors end the restore
-    accepts      reason for accepting the loss of data that came after the backup; None if the loss
-                 is not accepted
+    erase_again  a function that carries out the journal of erasures in the copy; its errors end the
+                 restore
+    accepts      the reason for accepting the loss of data that came after the backup; None if the
+                 loss is not accepted
 
-    Raise ConfigurationError while a service runs and for a gap that is not accepted, NotFoundError
-    if there is no such backup, UsageError if the present database may not be replaced, and
-    StoreUnavailable for a backup that is damaged, or has objects that no migration of ours makes.
+    Raise ConfigurationError if a service runs, or if a gap is not accepted. Raise NotFoundError if
+    there is no such backup. Raise UsageError if the present database may not be replaced. Raise
+    StoreUnavailable if the backup is damaged, or has objects that no migration of ours makes.
     """
     url = settings.database_url
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
@@ -354,11 +355,12 @@ async def follow_on(
                  since the backup are recorded as lost
     2 sessions   every session and invitation ends; people sign in again
     3 people     operators and tokens that may sign in are compared with those before
-    4 log        it gets another origin if it continues differently from the replaced log
-    5 server     the server and its timeline are recorded, which `doctor` would otherwise ask for
+    4 log        the log gets a new origin if it lacks the last leaf of the replaced log
+    5 server     the server and its timeline are recorded, so that `doctor` does not ask for this
     6 audit      an entry in the trail says what was done, and by whom
 
-    files  names for the trail: the backup (`file`), and the former database if it was kept (`kept`)
+    files  the names for the trail: the backup (`file`), and the former database if it was kept
+           (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
@@ -413,15 +415,17 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Make the database continue with the inbox file beside it, even if it read another file
-    before. All records in the inbox count as unread, and deliveries that are already stored are
-    skipped. The remains of a lost file are kept beside it, and `serve` creates a new file.
+    """Make the database continue with the inbox file in its folder, even if the database has read
+    another inbox file before.
 
-    accepts  reason for accepting a gap; None if no gap is accepted
+    All records in the inbox count as unread, and deliveries that are already stored are skipped. If
+    the inbox file was lost, its remains are kept, and `serve` creates a new file.
 
-    Return how many records are unread, and the gap. Raise UsageError for PostgreSQL, where the
-    inbox is a table, and ConfigurationError for a gap that is not accepted. No process may serve
-    the database meanwhile.
+    accepts  the reason for accepting a gap; None if no gap is accepted
+
+    Return the number of unread records, and the gap. Raise UsageError for PostgreSQL, where the
+    inbox is a table. Raise ConfigurationError if a gap is not accepted. No process may serve the
+    database while this function runs.
     """
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         database, at = inbox.database, clock.now()

@@ -139,7 +139,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Rename a finished copy to its final name (6), and replace an earlier file in one step."""
+    """Rename a finished copy to its final name. The copy replaces an earlier file in one step."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -204,8 +204,9 @@ def _locked(part: Path) -> int:
     """Create the temporary file for this user alone, and return its descriptor. Close the
     descriptor only after SQLite has closed its own.
 
-    A leftover file of an interrupted copy is removed. A file that somebody else put there would let
-    that person read the copy, and a hard link would overwrite another file.
+    The leftover file of an interrupted copy is used again. A file of another user is refused,
+    because its owner could read the copy. A file with a second name is refused, because the copy
+    would overwrite another file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -359,8 +360,9 @@ async def alone(database: Path) -> AsyncIterator[None]:
 def laid_beside(
     backup: Path, database: Path, *, environment: str | None, progress: Progress
 ) -> Iterator[tuple[Path, Contents]]:
-    """Copy the backup beside the database, and yield the copy and its counts. The copy is deleted
-    when the block ends, unless `in_place` was called. Blocks for as long as the copy takes.
+    """Copy the backup into the database's folder, and yield the copy and its contents. When the
+    block ends, the copy is deleted unless the block called `in_place`. Blocks for as long as the
+    copy takes.
 
     environment  the stamp that the backup must have; None accepts any
 
@@ -484,8 +486,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name, and its log, too, unless the log was folded into
-    it."""
+    """Keep the old database under a second name. Keep a copy of its log if the log could not be
+    written into the database."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read

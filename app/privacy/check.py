@@ -79,14 +79,15 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the instant after which marks are surely not due. Up to it, a mark may be a worker's
-    claim on a due order: a claim moves the mark to the claim's end."""
+    """Return the instant after which a mark's due time cannot be a claim. A worker that claims a
+    due order moves the order's mark to the end of the claim. A claim never lasts longer than this
+    instant."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
     """Fold every order of a range, on one snapshot. Return the number of orders, and a sentence for
-    each mismatch."""
+    each cached ledger that differs from its fold."""
     checking = OrderComparison(context)
     async with context.database.reading() as connection:
         await checking.compare_all(connection, history_store.scan(connection, orders))

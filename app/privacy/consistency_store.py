@@ -38,8 +38,8 @@ AT_ONCE: Final = 1_000
 class Derived(NamedTuple):
     """Rows that follow from other rows.
 
-    name     name of a row, with placeholders for its columns
-    columns  names of the columns
+    name     the text that names a row in sentences, with placeholders for the row's columns
+    columns  the names of the columns
     key      the columns that identify a row
     basis    the data from which the rows follow
     mend     how to correct the rows
@@ -88,7 +88,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return this database's rows that have the same keys as the given rows."""
+        """Return the rows of this database whose keys are among the keys of `rows`."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -126,8 +126,11 @@ Contests = dict[str, frozenset[str]]
 async def scratch_index(
     connection: AsyncConnection, *, sampled: bool
 ) -> AsyncIterator[AsyncConnection]:
-    """Create an empty index beside the stored index. For a sample of the deliveries, copy the
-    stored contests into it; otherwise add the links that stored records make."""
+    """Yield a temporary database with an empty index.
+
+    For a sample of the deliveries, the stored contests are copied into the index. Otherwise the
+    links of all stored records are added to the index.
+    """
     async with scratch_database() as scratch:
         if sampled:
             await _copy(connection, scratch, "contested", ("order_key", "other"), _ALL_CONTESTED)
@@ -188,8 +191,8 @@ async def differences(
     """Yield sentences on differences between the stored and the rebuilt index.
 
     progress  called with the number of stored rows that were compared since the last call
-    digests   digests of the events in a sample, which lacks the links of other events; None if the
-              rebuilt index is complete
+    digests   the digests of the events in a sample; None if all events were read again. Stored
+              links are not compared for a sample, because other events may have made them
     """
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
@@ -312,7 +315,7 @@ async def differing_counts(connection: AsyncConnection) -> list[str]:
 
 
 async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each redelivery of an event that is not in the index."""
+    """Return a sentence on each redelivery whose event is not in the index."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id FROM deliveries LEFT JOIN events "

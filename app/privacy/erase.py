@@ -75,11 +75,13 @@ async def erase(
 ) -> Erasure:
     """Erase the subject's data, or with `dry_run` only report what would be deleted.
 
-    agree  for an approved proposal: stores the approval, in the transaction that notes who erased
+    agree  a function that stores the approval of an approved proposal, in the transaction that
+           notes who erased the data
 
-    Raise ConfigurationError if the journal of erasures cannot be used; UsageError for unsuitable
-    arguments, for a person who may not erase, and for files of other orders without the option for
-    them; NotFoundError if nothing personal is stored about the number, address or order.
+    Raise ConfigurationError if the journal of erasures cannot be used. Raise UsageError for
+    unsuitable arguments, and for a person who may not erase. Raise UsageError if files of other
+    orders would be deleted without the option for them. Raise NotFoundError if nothing personal is
+    stored about the subject.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")
@@ -280,8 +282,8 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still hold a number or address that no row holds.
-    Call this in a process that no longer has the database open."""
+    """Return files of an SQLite database that still contain an erased number or address outside all
+    rows. Call this in a process that no longer has the database open."""
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []
     return files_with(

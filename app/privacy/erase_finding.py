@@ -42,10 +42,10 @@ from reconcile.matching.books import match_key
 class JudgedDeliveries:
     """Ids of deliveries that may be deleted, and of deliveries that stay.
 
-    kind    kind of what is judged
+    kind    the kind of things that are judged, such as `delivery` or `whole`
     latest  when the newest of the deletable deliveries arrived
-    unread  deletable deliveries that could not be read
-    gone    deletable deliveries without any data left
+    unread  the deletable deliveries that could not be read
+    gone    the deletable deliveries without any data left
     """
 
     kind: Kind = "delivery"
@@ -85,28 +85,31 @@ MOST_ORDERS: Final = 10_000
 class Erasure:
     """The data that may be deleted, the data that stays, and whether the erasure is done.
 
-    identifiers  E.164 digits, or an email address after EMAIL_KIND
-    orders      orders whose bodies, headers and phone digests are erased
-    deliveries  deliveries with the number that have no order or could not be read; `unreadable`:
-                those that could not be read
-    gone_before  deliveries without an order whose bodies are deleted already: a backup may have
+    identifiers  phone numbers as E.164 digits, or an email address after EMAIL_KIND
+    orders       the orders whose bodies, headers and phone digests are erased
+    deliveries   the deliveries that contain the number and have no order or could not be read
+    unreadable   those of `deliveries` that could not be read
+    gone_before  the deliveries without an order whose bodies are deleted already: a backup may have
                  these bodies
-    wholes      deliveries whose whole request body has the number, but not their own part of it
-    brought     the deliveries of each order, including those whose bodies are deleted already
-    notes       the phone digests by which all of these are found
-    reasons     reasons of events to be emptied, as (event row, a delivery that brought the event)
-    staying     orders that are kept for now, each with its deliveries
-    quoting     revisions that quote the words of such a reason; these revisions stay
-    holding     all rows of the database that hold a number, by place; after erasing, the rows that
-                still do
-    going       rows to empty or delete, by table; `waiting`: such rows of the orders that are kept
-                for now
-    aside       number of rows of set-aside deliveries that stay, by place
-    kept        what stays, and why; `accounts`: until when accounting keeps each erased order
-    copies      earlier copies that the erasure does not reach
-    tidied      whether the erased data is gone from the database's log
-    latest      when the newest erased data arrived. The erasure is dated no earlier, or a restore
-                would keep the data; after a clock was set back, this may lie in the future
+    wholes       the deliveries whose whole request body contains the number, while their own part
+                 of the body does not
+    brought      the deliveries of each order, including those whose bodies are deleted already
+    notes        the phone digests by which this data is found
+    reasons      the reasons of events to be emptied, as (event row, a delivery that brought the
+                 event)
+    staying      the orders that are kept for now, each with its deliveries
+    quoting      the revisions that quote the words of an erased reason; these revisions stay
+    holding      all rows of the database that contain a number, by place; after erasing, the rows
+                 that still contain a number
+    going        the rows to empty or delete, by table
+    waiting      the rows to empty or delete later, of orders that are kept for now
+    aside        the number of rows of set-aside deliveries that stay, by place
+    kept         the data that stays, and why
+    accounts     until when accounting keeps each erased order
+    copies       the earlier copies that the erasure does not reach
+    tidied       whether the erased data is gone from the database's log
+    latest       when the newest erased data arrived. The erasure is dated no earlier, or a restore
+                 would keep the data; after a clock was set back, this may lie in the future
     """
 
     subject: str
@@ -139,8 +142,8 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Move orders with newer evidence to the orders that stay. Return these orders with their
-        deliveries."""
+        """Change the plan for orders that got new evidence: these orders stay. Return the orders
+        with their deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -166,8 +169,8 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store which rows still hold the number after erasing. These rows do not count as erased,
-        even if they were meant to be."""
+        """Store the rows that still contain the number after erasing. Such a row does not count as
+        erased, even if the erasure planned to erase it."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
@@ -307,7 +310,8 @@ class ErasureFinder:
     ) -> Erasure:
         """Find the remaining data of one restriction, and judge them as of now.
 
-        beside  an order that the same erasure restricted and whose data are still needed, if any
+        beside  an order that the same erasure restricted and that must still stay; None if there is
+                no such order
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -624,8 +628,11 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole bodies that hold the number, but of which no delivery was found by the
-        number: the bytes of that delivery are deleted. Each body is named by its first delivery."""
+        """Judge whole bodies that contain the number although none of their deliveries was found by
+        the number.
+
+        Each whole body is listed under its first delivery.
+        """
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

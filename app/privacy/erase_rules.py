@@ -72,10 +72,10 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Data that stay, why, and until when if that is known.
+    """Data that stay, the reason, and the end of the period if it is known.
 
     do     what settles the reason, if a person must act
-    kind   kind of thing that is restricted; None if nothing can be restricted
+    kind   the kind of thing that is restricted; None if nothing can be restricted
     """
 
     what: str
@@ -107,10 +107,12 @@ NO_TIME: Final = Duration(0)
 class Periods:
     """Periods for which an erasure keeps data, from the settings.
 
-    minimum      all data, after the last change
-    accounts     accounting records: orders after their last evidence, bank lines after booking
-    disputes     the evidence of an order, after its last capture
-    unallocated  the payer of money that belongs to no order, after its arrival
+    minimum      the period for all data, counted from the last change
+    accounts     the period for accounting records, counted from an order's last evidence or from
+                 the booking of a bank line
+    disputes     the period for the evidence of an order, counted from its last capture
+    unallocated  the period for the payer of money that belongs to no order, counted from its
+                 arrival
     """
 
     minimum: Duration = NO_TIME
@@ -239,8 +241,8 @@ def steps_for(
 ) -> list[str]:
     """Return the steps that settle one point, with the commands; empty if the point is settled.
 
-    seen    breaks of the order; None if no run has seen the order's last evidence
-    booked  whether the order book has a line of the order, with which the order was compared
+    seen    the breaks of the order; None if no run has seen the order's last evidence
+    booked  whether the run compared the order with a line of the order book
     """
     if code in OTHERWISE:
         return [OTHERWISE[code].format(order)]
@@ -281,8 +283,8 @@ def kept_unknown(
 ) -> KeptData | None:
     """Return why a delivery that belongs to no ledger must stay; None if it may be erased.
 
-    beside  an order that stays and to which the delivery may belong: an order of the same
-            customer, or one that the delivery names; None if there is none
+    beside  an order that stays and to which the delivery may belong; None if there is none. The
+            order is of the same customer, or the delivery names it
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

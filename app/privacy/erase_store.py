@@ -103,8 +103,11 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A delivery and its order; the order is None if there is none. `unread`: it could not be
-    read."""
+    """A delivery and its order.
+
+    order   the order; None if the delivery belongs to no order
+    unread  whether the delivery could not be read
+    """
 
     delivery_id: str
     received_at: Instant
@@ -256,8 +259,8 @@ async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace the reasons in these rows. No leaf and no compared content of a ledger has the
-    reasons."""
+    """Replace the reasons in these rows. The log's leaves and the comparison of ledgers do not
+    include the reasons."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -319,11 +322,11 @@ async def rows_that_hold(
     among: Rows | None = None,
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
-    """Return the rows that hold one of these numbers, in any notation, by `table.column`. Every
-    column of text or bytes is searched as its mark says.
+    """Return the rows that contain one of these numbers, in any notation, by `table.column`. Every
+    column of text or bytes is searched. The column's mark says how.
 
-    phones    E.164 digits, or email addresses after EMAIL_KIND
-    among     rows that held a number before, so that only these rows are read again
+    phones    phone numbers as E.164 digits, or email addresses after EMAIL_KIND
+    among     the result of an earlier search, to search only its rows; None to search all rows
     progress  called with the number of rows that were read since the last call
     """
     found: dict[str, set[Key]] = {}
@@ -401,8 +404,8 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the stored whole body, by delivery, for those deliveries whose body
-    brought several."""
+    """Return the digest of the stored whole body of each delivery. A delivery has a whole body if
+    its request brought several events. Other deliveries are left out."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -479,8 +482,10 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 
 
 class PendingLine(NamedTuple):
-    """A line of the journal that is not carried out yet. `why` is the code of the reason to wait;
-    empty if there is none."""
+    """A line of the journal that is not carried out yet.
+
+    why  the code for why the line must wait; empty if it need not wait
+    """
 
     number: int
     since: Instant

@@ -71,9 +71,12 @@ async def quoting_revisions(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
-    """Return the bank lines with one of these numbers in their texts. Payer and texts are emptied
-    completely, because a name may be next to the number. The bank's own ids, which match payouts,
-    are emptied only if they contain the number."""
+    """Return the bank lines with one of these numbers in their texts, and which texts to empty.
+
+    The payer and the free text are emptied in each line, because a name may be next to the number.
+    The bank's own ids are emptied only if they contain the number, because payouts are found by
+    these ids.
+    """
     found: list[BankText] = []
     if not written:
         return found

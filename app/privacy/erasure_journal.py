@@ -132,8 +132,11 @@ class JournalKey:
 
 
 class ErasureJournal:
-    """A journal whose lines were all checked. `torn`: its last line was cut short, so the erasure
-    of that line had not begun."""
+    """A journal whose lines were all checked.
+
+    torn  whether the last line was cut short; such a line is left out, because its erasure cannot
+          have begun
+    """
 
     def __init__(
         self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
@@ -332,8 +335,10 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line. Return None if it was changed, or does not follow the line whose check is
-    `before`."""
+    """Parse a line. Return None if the line was changed, or if it does not follow the earlier line.
+
+    before  the check of the earlier line
+    """
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None

@@ -331,7 +331,8 @@ def _retention(context: AppContext) -> Mapping[str, str]:
 
 
 def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the rows of a table: their meaning, source, time, period and legal reason."""
+    """Describe the rows of a table: what they contain, their sources, since when they are stored,
+    and until when and why they are kept."""
     shown = {column for row in rows for column in row}
     marks: list[Mark] = [
         each.info[MARK]
@@ -391,8 +392,8 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row that was found by a payment's reference belongs to the person's payment.
-    Another source may use the same reference."""
+    """Return whether a row belongs to the person's payment. The row was found by the payment's
+    reference, and another source may use the same reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:

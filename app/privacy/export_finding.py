@@ -34,12 +34,14 @@ from reconcile.matching.books import match_key
 class Found:
     """Keys of the rows that are kept about a person.
 
-    identifiers  numbers and addresses of the person; `named_by`: those that were asked for
-    own          rows of the person, by table
-    named        other rows that name the person, by `table.column`
-    names        names of the person as events state them; `names_of_others`: names of others
-    of_others    deliveries of these orders in which somebody else paid
-    aside        accepted deliveries that name the person and could not be read
+    identifiers      the numbers and addresses of the person
+    named_by         the numbers and addresses that were asked for
+    own              the rows of the person, by table
+    named            other rows that name the person, by `table.column`
+    names            the names of the person, as events state them
+    names_of_others  the names of other people, as events state them
+    of_others        the deliveries of the person's orders in which somebody else paid
+    aside            the accepted deliveries that name the person and could not be read
     """
 
     identifiers: set[str] = field(default_factory=set, repr=False)
@@ -121,8 +123,12 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Collect further identifiers and the names of the person, from events with the person's number
-    or address. Deliveries with neither that name a customer count as another person's."""
+    """Collect further identifiers and the names of the person. They come from events that state the
+    person's number or address.
+
+    If a delivery states a customer, but no identifier of the person, it counts as another person's
+    delivery.
+    """
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)

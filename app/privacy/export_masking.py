@@ -159,8 +159,10 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object is about another person. That is so if it states that person's
-        number or address, or if it is a name or an address inside an object that does.
+        """Return whether an object is about another person.
+
+        An object is about another person if it states that person's number or address. A name or an
+        address inside such an object is also about that person.
 
         around  whether the enclosing object is about another person
         """

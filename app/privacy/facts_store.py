@@ -63,8 +63,8 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yield, range by range, how many deliveries were checked, and a sentence for each delivery
-    that does not match its body."""
+    """Check all deliveries, one range after another. For each range, yield the number of checked
+    deliveries, and a sentence for each delivery that does not match its body."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))
@@ -194,8 +194,11 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return sentences on missing leaves, leaves without a row, and rows that neither have a leaf
-    nor wait for one; about `limit` at most. `log verify` checks hashes and signatures."""
+    """Return sentences on missing leaves, on leaves without a row, and on rows that neither have a
+    leaf nor wait for one. Return not many more than `limit` sentences.
+
+    `log verify` checks hashes and signatures.
+    """
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

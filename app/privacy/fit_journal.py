@@ -52,8 +52,10 @@ async def begin_journal(context: AppContext) -> None:
 async def be_with(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
 ) -> None:
-    """Store the name of a database's journal. With `instead`, the journal may replace another
-    one."""
+    """Store the name and the first line of the database's journal.
+
+    instead  whether the journal may replace another journal
+    """
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)
     await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])

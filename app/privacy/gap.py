@@ -33,11 +33,13 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept the gap of a database before it is served. Raise UsageError if there is no gap, and
-    StoreUnavailable if an SQLite file is damaged.
+    """Accept the gap of a database before it is served.
 
-    follow  False if the caller calls `follow_loss`; the gap of a server is then refused. For a file
-            `follow_loss` is always called here, in case the caller fails first
+    follow  True on its own; False if the caller itself calls `follow_loss` afterwards. For an
+            SQLite file, `follow_loss` is always called here, in case the caller fails first
+
+    Raise UsageError if there is no gap. Raise UsageError for a database server if `follow` is True.
+    Raise StoreUnavailable if an SQLite file is damaged.
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -71,9 +73,11 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Make a database continue on a standby that took over and lost nothing, in the caller's
-    transaction. Published numbers jump ahead, with an entry in the audit trail. The shop's
-    statements count as complete."""
+    """Continue on a standby that has taken over without losing data, in the caller's transaction.
+
+    Published numbers jump ahead, and an entry in the audit trail says so. The shop's statements
+    still count as complete.
+    """
     head, first = await _jump(connection, at=at)
     await note_in_trail(
         connection,

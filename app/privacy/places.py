@@ -123,8 +123,9 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
-    went   rows that were erased, or would be
-    stays  rows that still hold the number, or belong to an order that is kept for now
+    went   the number of rows that were erased; in a preview, the rows that would be erased
+    stays  the number of rows that still contain the number, or belong to an order that is kept for
+           now
     why    why these rows stay, with the legal ground; empty if none stays
     """
 

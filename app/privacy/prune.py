@@ -57,15 +57,16 @@ from reconcile.ledger.ledger import Outcome
 class Retention:
     """How long each class of stored deliveries is kept; None means for ever.
 
-    quiet        bodies and headers, from the last evidence of their order, or from their arrival if
-                 they have no order. Both share a period, because neither is evidence or readable
-                 without the other. Never less than the longest time within which a source may
-                 redeliver
-    phones       digests of phone numbers, from the same time
-    rejections   refused deliveries, from their arrival
-    book_phones  phone numbers in order books, from their import
-    disputes     minimum for bodies and headers, after the last capture of their order
-    sources      sources whose redelivery time is known; deliveries of other sources are kept
+    quiet        the period for bodies and headers, counted from the last evidence of their order.
+                 If they have no order, the period is counted from their arrival. Bodies and headers
+                 share a period, because neither is evidence or readable without the other. The
+                 period is at least the longest time within which a source may redeliver
+    phones       the period for digests of phone numbers, counted like `quiet`
+    rejections   the period for refused deliveries, counted from their arrival
+    book_phones  the period for phone numbers in order books, counted from their import
+    disputes     the minimum period for bodies and headers, counted from the last capture of their
+                 order
+    sources      the sources whose redelivery time is known; deliveries of other sources are kept
     """
 
     quiet: Duration | None
@@ -87,9 +88,13 @@ class Retention:
 
 
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
-    """Return the retention periods; None if everything is kept. 0 days keep bodies and headers
-    forever, and keep the other classes as long as bodies. Raise ConfigurationError if a source may
-    redeliver after its bodies were deleted."""
+    """Return the retention periods; None if everything is kept.
+
+    If a class of data has no period of its own, it has the period of bodies and headers. A period
+    of 0 days for bodies and headers keeps them for ever.
+
+    Raise ConfigurationError if a source may redeliver after its bodies were deleted.
+    """
     days = settings.retention_days
     given = {
         "phones": settings.retention_phones_days,
@@ -293,11 +298,12 @@ class PrunablePage:
 class Pruning:
     """Result or preview of a pass. `settled` has the first orders; the figures count all orders.
 
-    before      bodies of orders without later evidence may be deleted; None if none may
+    before      the instant up to which an order's last evidence must have come, so that its bodies
+                may be deleted; None if no bodies may be deleted
     classes     each class of data, and the days for which it is kept
-    deliveries  number of deliveries of settled orders and of deliveries without an order
-    size        bytes of these deliveries
-    unrelated   number of these deliveries that concern no order
+    deliveries  the number of deliveries of settled orders and of deliveries without an order
+    size        the bytes of these deliveries
+    unrelated   the number of these deliveries that concern no order
     """
 
     before: Instant | None
@@ -390,8 +396,10 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune, and yield the number of examined deliveries after each page. Raise UsageError if
-    stored data are dated later than now, because this clock, or the one that dated them, is wrong.
+    """Prune, and yield the number of examined deliveries after each page.
+
+    Raise UsageError if stored data are dated later than now. Either this clock is wrong, or the
+    clock that dated the data was wrong.
     """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)

@@ -97,8 +97,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that an erasure empties, in order, and the rows that the digests among these
-    ids stand for."""
+    """Return the ids that the journal records for an erasure, by kind, in the order of erasing.
+    Some ids are digests: also return the rows that these digests identify."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -145,8 +145,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids of the data that an erasure restricts, and the rows that the digests among
-    these ids stand for."""
+    """Return the ids that the journal records for the data that an erasure restricts. Some ids are
+    digests: also return the rows that these digests identify."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -285,9 +285,11 @@ class ErasureReplay:
     ) -> None:
         """Prepare a replay.
 
-        restored  whether the database was restored and nobody serves it. Unread rows from a
-                  backup are then read first, because a line may name them
-        who, reason, subject  who erases, why, and the subject in the trail
+        restored  whether the database was restored and nobody serves it. Unread rows from a backup
+                  are then read first, because a line may name them
+        who       the operator who is named in the trail
+        reason    the reason in the trail
+        subject   the subject in the trail
         """
         self.context = context
         self._progress = progress
@@ -413,7 +415,8 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these deliveries may be a suspect that could not be read."""
+        """Return whether one of these deliveries may be among the suspects, which could not be
+        read."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
@@ -535,7 +538,11 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A person's decision to continue a restore without the journal, and the reason."""
+    """A person's decision to continue a restore although the journal is lost.
+
+    reason  the person's reason
+    by      the name of the person, as in `permitted`
+    """
 
     reason: str
     by: str | None
@@ -570,7 +577,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Repeat the erasures of the journal in a restored copy, before it replaces the database."""
+    """Repeat the journal's erasures in the restored copy, before the copy replaces the database."""
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 

@@ -53,12 +53,13 @@ class TrailEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """One kind of act, as a table stores it and as the trail records it.
+    """One kind of act. A table stores each act, and the trail records the same act.
 
-    rows     the statement that reads the table, in order
-    of_row   returns the name of an act and its facts, from a row
-    actions  actions of the trail entries that record such acts
-    entries  returns the names and facts of acts, from their entries in order
+    rows     the statement that reads the table, sorted
+    of_row   a function that takes a row and returns the act's name and facts
+    actions  the actions of the trail entries that record such acts
+    entries  a function that takes all these trail entries, sorted, and returns each act's name and
+             facts
     """
 
     rows: str
@@ -375,8 +376,11 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return imports whose lines have changed, and lines without an import. Texts of bank lines are
-    compared only if they were imported after the last erasure that rewrote a bank line."""
+    """Return a sentence on each import whose lines have changed, and on lines without an import.
+
+    An erasure may rewrite the texts of bank lines. So the texts are compared only for imports that
+    are later than the last such erasure.
+    """
     now = await digests_again(connection, progress)
     erased = [
         each.at

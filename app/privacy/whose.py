@@ -50,9 +50,11 @@ def masked(identifier: str) -> str:
 
 
 def pseudonym(context: AppContext, identifier: str) -> str:
-    """Return a keyed digest that identifies this person in the trail and in proposals. The
-    pseudonym differs from the digests of the table `phones`, so the database alone does not lead
-    from it to the person's orders. Raise UsageError if there is no key."""
+    """Return a keyed digest that identifies this person in the trail and in proposals.
+
+    The digest differs from the digests in the table `phones`. So nobody can use the database alone
+    to find the person's orders by the pseudonym. Raise UsageError if there is no key.
+    """
     if context.phone_key is None:
         raise UsageError(
             "there is no key for phone numbers yet: `tallyhook serve` creates it; or name the order"

@@ -177,9 +177,11 @@ AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return the profile with this tolerance in both directions, in whole seconds. The profile is
-    returned unchanged if the provider signs no time, or if a named verifier's profile states no
-    tolerance."""
+    """Return the profile with this tolerance, in whole seconds, for past and for future timestamps.
+
+    Return the unchanged profile if the provider signs no time, or if a named verifier's profile
+    states no tolerance.
+    """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
         timestamp = replace(profile.timestamp, past_s=seconds, future_s=seconds)

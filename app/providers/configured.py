@@ -98,7 +98,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return a client for each source whose provider must be asked about events, by source name.
+    """Return clients by source name, for the sources whose provider must be asked about events.
     Raises ConfigurationError with every missing credential."""
     from app.providers.provider_client import ProviderClient  # only the service asks
 
@@ -253,8 +253,8 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of members in ONLY that would not prove whose payment an event is
-    about."""
+    """Return the problems of the setting ONLY. A member in ONLY must prove which shop's payment an
+    event is about."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -291,7 +291,7 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return the problems of keys that two settings share. A delivery that is genuine for two
+    """Return a problem for each key that two settings share. A delivery that is genuine for two
     sources would count as two payments."""
     problems = []
     holders = list(_holders(settings))

@@ -180,7 +180,7 @@ class Timestamp:
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return None if `text` is a timestamp of an allowed age, else the refusal."""
+        """Return None if `text` is a timestamp of an allowed age. Otherwise return the refusal."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))
