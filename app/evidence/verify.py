@@ -309,8 +309,8 @@ def unproven(bundle: Bundle, left: int = 0) -> list[str]:
     reader must trust the bundle's maker for these parts. For a malformed bundle, return one
     sentence.
 
-    left  number of leaves of the largest checkpoint of the log that is known to have been
-          published; 0 if no checkpoint is known
+    left  number of leaves of a checkpoint of the log that the reader knows to be published; 0 if
+          the reader knows none
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]

@@ -135,7 +135,7 @@ class KeptMatch:
     The cache is valid until the audit trail has a new entry. Each import, decision and change of
     rules adds an entry.
 
-    mark   id of the newest trail entry when the lines were matched
+    mark   text that identified the newest trail entry when the lines were matched
     asked  the requested instant; None if the request was for now
     at     when the lines were matched; None if nothing is cached
     """

@@ -77,9 +77,9 @@ def encoding_of(path: Path, declared: str | None) -> str:
     """Return the encoding of a file: the declared encoding, or else the encoding that its bytes
     show.
 
-    The bytes show an encoding if they begin with a byte order mark, if the whole file is UTF-8, or
-    if only one encoding of GUESSED gives text. Otherwise return UTF-8, so that reading the file
-    reports the first wrong byte.
+    The bytes show an encoding if they begin with a byte order mark, or if the whole file is UTF-8.
+    They also show one if only one encoding of GUESSED gives text. Otherwise return UTF-8, so that
+    reading the file reports the first wrong byte.
     """
     if declared is not None:
         return known_encoding(declared)
