@@ -164,7 +164,8 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Set these orders due now, except orders that are due up to `beyond`."""
+    """Make these orders due now. An order that is already due at `beyond` or earlier keeps its
+    time."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -186,8 +187,8 @@ Mark = tuple[str, Instant | None, int]
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Give each mark its order's next due time, unless new evidence has arrived since the mark was
-    read."""
+    """Store the due time that each mark has for its order. Leave an order unchanged if new evidence
+    about the order arrived after its mark was read."""
     insert_rows(
         connection,
         table="order_due",

@@ -134,8 +134,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return a status code if the headers alone are a reason to refuse the request, else None.
-        Also return the body's length as the sender declared it, or 0."""
+        """Return a status code and the declared length of the body. The status code is None unless
+        the headers alone require a refusal. The length is 0 if the sender declared none."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -146,8 +146,8 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return the status and code of a refusal before the body is read. The status becomes 429
-        if the sender's address has used up its allowance."""
+        """Return the status and code with which to refuse a request whose body has not been read.
+        The status is 429 if the sender's address has used up its allowance."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)

@@ -23,10 +23,10 @@ _SIZES: Final = struct.Struct(">II")
 class Received(NamedTuple):
     """One accepted request as received.
 
-    headers  as in `Arrival`
+    headers  header lines, as in `Arrival`
     url      path and query without secrets
     peer     kind of the sender's address (`kind_of`); empty if unknown
-    lane     lane in which questions to the provider wait: see `lane_of`
+    lane     number of the lane (`lane_of`) for questions to the provider about this request
     """
 
     delivery_id: str

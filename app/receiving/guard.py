@@ -89,7 +89,8 @@ class AmbiguousRequest(Exception):
 
 
 class TooManyPipelined(Exception):
-    """Error: too many pipelined requests. The requests before the limit are answered."""
+    """Error: the client sent too many pipelined requests. The requests below the limit are
+    answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -99,9 +100,9 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 class _Answering:
     """Transport for the handler of one request. Closing the transport closes the connection.
 
-    A head that declares its answer's length is held back until the first part of the body, and both
-    are sent in one write: each write is a packet, and wakes the client. Other heads are sent at
-    once, because the answer may be endless and the client needs its head.
+    If the head of an answer declares the answer's length, the head waits for the first part of the
+    body. Both are then sent in one write, because each write is a packet that wakes the client. Any
+    other head is sent at once: its answer may never end, and the client needs the head.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -180,7 +181,8 @@ class GuardedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything that the connection held. Waiting requests and the connection refer to
-        each other, so otherwise only the cycle collector would free them, and it runs rarely."""
+        each other. Without this release, only the cycle collector would free them, and the
+        collector runs rarely."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -222,7 +224,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Mark the running request, and requests that wait after it: their sender has hung up."""
+        """Mark the running request and all waiting requests as requests whose sender has hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
@@ -354,9 +356,9 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed, because its sender or its reader is too slow;
-        else None. A connection that was idle too long between requests is closed here without a
-        reason."""
+        """Return why the connection must be closed; None if it may stay open. The reason is that
+        its sender or its reader is too slow. This method itself closes a connection that was idle
+        too long, and then gives no reason."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

@@ -31,8 +31,9 @@ def write_headers(
 ) -> str:
     """Return the header lines to store.
 
-    private  headers that may hold a token of a source; only the SHA-256 of their value is stored,
-             which can later tell a wrong token from the right one"""
+    private  names of headers that may hold a token of a source. Only the SHA-256 of their value is
+             stored. The SHA-256 later shows whether a token was right
+    """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
         before += f"{URL}: {url}\n"
@@ -74,9 +75,9 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 
 
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits. Returns an empty list if the
-    body was deleted, the source is not configured, or the profile does not say where a phone number
-    is."""
+    """Return the phone numbers that a delivery names, as E.164 digits. Return an empty list if the
+    body was deleted or cannot be read, or if the source is not configured. The list is also empty
+    if the profile does not say where to find a phone number."""
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []

@@ -68,7 +68,8 @@ class Inbox(inbox_store.InboxRows):
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
         """Prepare an inbox that is not open yet.
 
-        refuses_gap  whether to refuse to open, for writing, a database that has lost commits"""
+        refuses_gap  whether opening for writing fails if the database has lost commits
+        """
         self.settings = settings
         self.database = Database(settings, purpose=purpose)
         if refuses_gap:
@@ -141,8 +142,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. A conflict means that another commit of the row is unfinished; raise
-        StoreUnavailable then, so that the reader waits."""
+        """Run `append_ahead`. If the row conflicts with another commit that is not finished, raise
+        StoreUnavailable, so that the reader waits."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -174,8 +175,8 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete read rows from the inbox of an SQLite database. Return False if this was not done
-        in time. A running receiver deletes the rows; otherwise this process does."""
+        """Delete read rows from the inbox of an SQLite database. If a receiver is running, ask the
+        receiver to delete the rows and wait. Return False if the rows were not deleted in time."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -237,8 +238,8 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the gap of commits that the database has lost, or that its server may lack. Return
-        None if nothing was lost, or there is no inbox file."""
+        """Return the gap of commits that the database has lost or that the database server may have
+        lost. Return None if no commit was lost, or if there is no inbox file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -327,11 +328,11 @@ class Inbox(inbox_store.InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the loss of the inbox file, noted by a service or found now. A file is lost if it
-        is missing or damaged, or if it lacks rows that were read from it.
+        """Return the loss of the inbox file that a service noted, or else the loss found now. A
+        file is lost if it is missing or damaged, or if it lacks rows that were read from it.
 
-        Returns None if the file is unchanged, and a gap without deliveries if no delivery was lost.
-        Only the holder of the serving lock may call this.
+        Return None if the file is not lost. If the file is lost but no delivery is, return a gap
+        without deliveries. Only the holder of the serving lock may call this method.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -379,9 +380,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database how the file ended. If the file was closed properly, note that. If
-        it is lost, save unread rows that can still be read, and note the loss. If the database's
-        log is lost, note that in the file."""
+        """Note in the database whether the file was closed properly or lost. If the file is lost,
+        first save the unread rows that can still be read. If the log of the database is lost, note
+        that loss in the file instead."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)

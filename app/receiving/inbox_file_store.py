@@ -106,7 +106,8 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Return whether the file exists and has a table. A new file has no table."""
+        """Return whether the inbox file exists and has a table. A newly created file has no table
+        yet."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -140,14 +141,14 @@ class InboxFile:
         return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
-        """Create the file if it is missing, and check that it belongs to this database. Return its
-        id.
+        """Create the file if it is missing, and check that it belongs to this database. Return the
+        file's id.
 
-        environment  environment of the database's stamp
-        known        id of the file that the database has read from; None if it has read none yet
+        environment  name of the environment that the database is stamped with
+        known        id of the inbox file that the database reads; None if it has not read any file
 
-        Only the holder of the serving lock may call this. Raises ConfigurationError for another
-        database's file.
+        Only the holder of the serving lock may call this method. Raises ConfigurationError if the
+        file belongs to another database.
         """
         if not self.path.exists():
             # SQLite gives its log the file's mode. Without this, everyone could read both.

@@ -83,15 +83,17 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the note of a file's last number. The receiver writes this note to its lock file with
-    each commit, because a log that vanishes after a kill loses the numbers in it."""
+    """Return the bytes that note the file's last row number. The receiver writes this note to its
+    lock file with each commit. If the receiver is killed and the file's log vanishes, the note
+    still has the number."""
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """The last row number that was noted. `complete` means that no later number was assigned, as
-    the machine has not restarted since. Otherwise the note may be older than the file."""
+    """The last row number that was noted. If `complete` is true, the machine has not restarted
+    since the note was written, so no later number was assigned. Otherwise the file may have later
+    numbers."""
 
     last: int
     complete: bool
@@ -116,10 +118,10 @@ class Left(NamedTuple):
 
     known     id of the file that the database reads; None if it reads none yet
     position  number of the last row that the database has read
-    closed    last number of the file when it was closed properly; else None
-    lost      loss that a service noted
-    since     instant before which nothing is unread: arrival of the newest read delivery, or the
-              opening of the file if all was read then; None if unknown
+    closed    last row number of the file when the file was closed properly; None if it was not
+    lost      loss of the file that a service noted
+    since     instant up to which every delivery was read; None if unknown. It is the arrival of the
+              newest read delivery, or the opening of the file if all was read then
     """
 
     known: str | None
@@ -206,7 +208,8 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows with these numbers as (number, count, arrival, size, records)."""
+    """Return the intact rows that have these numbers. Each row is a tuple: number, count, arrival,
+    size, records."""
     found = []
     for number in numbers:
         try:
@@ -257,9 +260,9 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap that these lost rows leave.
+    """Return the gap in the deliveries that these lost rows cause.
 
-    kept  facts that a running process knows about rows, by row number
+    kept  what a running process knows about the content of each row, by row number
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)

@@ -113,8 +113,8 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Delay the next commit until SPACING_S after the start of the last commit, if other items
-        have arrived since."""
+        """Delay the next commit until SPACING_S after the last commit began. Do not delay a full
+        batch, an empty batch, or the last batches before the end."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -199,8 +199,9 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written; None if they can be. Only after
-        several consecutive batches failed, a trial delivery is written and rolled back."""
+        """Return a sentence on why deliveries cannot be written; None if they can be. If several
+        consecutive batches have failed, write a trial delivery and roll it back to find out. After
+        fewer failures, return None without a trial."""
         if self.faults < FAULTS:
             return None
         try:

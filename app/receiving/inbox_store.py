@@ -85,10 +85,10 @@ _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 class Unread(NamedTuple):
     """One unread row with its number of records.
 
-    items     None if the bytes are damaged
-    in_file   whether the row is in the file; if not, it is in the table
-    taken_by  claim under which the row is read, or None
-    tries     number of expired claims
+    items     content of the row; None if its bytes are damaged
+    in_file   whether the row is in the inbox file; otherwise it is in the table
+    taken_by  id of the claim under which a reader reads the row; None if the row is unclaimed
+    tries     number of claims on the row that have expired
     """
 
     seq: int
@@ -127,8 +127,13 @@ def tidied(connection: PlainConnection) -> int:
 
 
 class Progress(NamedTuple):
-    """Row numbers of the file, from the database: the last row read, the last row that an erasure
-    wants deleted, the last row that may be deleted; and LAST_COMMIT."""
+    """Progress of reading the file, as stored in the database.
+
+    position     number of the last row that was read
+    tidy_up_to   number of the last row that an erasure wants deleted
+    covered      number of the last row that may be deleted
+    last_commit  value of the counter LAST_COMMIT
+    """
 
     position: int
     tidy_up_to: int
@@ -207,16 +212,18 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Note that the database's file, without its log, has everything that was read."""
+    """Note that everything read from the inbox is now in the database file itself, and no longer
+    only in its log."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete rows whose content is appended in this transaction. Return the rows that still
-    existed. All rows belong to one claim, or to none. A row that another reader has claimed
-    meanwhile is not deleted. Another reader of a deleted row waits for the commit."""
+    """Take rows out of the inbox whose content is appended in this transaction. Return the rows
+    that were still in the inbox. All rows must have the same claim, or no claim. A row that another
+    reader has claimed meanwhile stays. A reader that wants a row taken out here waits for the
+    commit."""
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
     claim = table[0].taken_by or "" if table else ""
@@ -295,8 +302,8 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make the position refer to this file from now on, with no row read. None means that a file
-    will be created later."""
+    """Assign the database's reading position to this file, before its first row. If `file` is None,
+    a file will be created later."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
@@ -307,8 +314,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Count the rows that the file has deleted as read, and the commits noted in the file as
-    present."""
+    """Count every row that the file has deleted as a row that was read. Take over the file's
+    LAST_COMMIT if it is later than the database's."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -320,8 +327,9 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file knows of commits that the database lacks; else None. A
-    database that knows of no file may have lost the commit that named the file."""
+    """Return the gap if the inbox file notes commits that the database lacks; None if it notes
+    none. If the database has no id of a file, the commit that stored the id may be lost, so the
+    file is compared anyway."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -347,8 +355,8 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with an end in the future replaced by now. If the gap also begins in the
-    future, because a clock was fast, it begins after the newest arrival up to now."""
+    """Return the gap with an end no later than now. If a fast clock dated even the beginning of the
+    gap in the future, the gap begins at the newest arrival up to now."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -362,12 +370,12 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that the database's replacement, a backup, lacks; None if it lacks
-    none.
+    """Return the gap of commits that are missing since a backup replaced the database; None if no
+    commit is missing.
 
     file  facts of the present inbox file
-    last  LAST_COMMIT of the replaced database; None if it cannot be read. The database may then
-          have been written until now: the file's note may be a second old, and commands leave none
+    last  value of LAST_COMMIT in the replaced database; None if it cannot be read. Then the gap
+          ends now, because the file's note may be a second old and commands write no note
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -619,8 +627,9 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the unread rows of the file above `after`. Also return the file's last number, and
-    whether every row above `after` still exists. A missing number shows that a row is gone."""
+    """Count the unread rows of the file above `after`. Also return the last number of the file, and
+    whether the row that follows `after` still exists. If its number is missing, rows were deleted.
+    """
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after

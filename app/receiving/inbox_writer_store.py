@@ -164,8 +164,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which to delete rows next, about `size` bytes in all; None if
-        there are none."""
+        """Return the number of the last row to delete next; None if no row may be deleted. The rows
+        up to that number have about `size` bytes in all."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -226,8 +226,8 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete all traces of rows that were read, in the file and its log, up to where an erasure
-        asks for it."""
+        """Delete all traces of read rows, in the file and in its log. The last row to delete is the
+        row that an erasure asks for."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got

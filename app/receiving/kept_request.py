@@ -44,8 +44,12 @@ async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
     """Raise UsageError if a person would see more phone numbers within SHOWN_WITHIN than is
-    allowed. A body or a full bundle counts as one number. Numbers shown for an approved proposal do
-    not count. The machine's owner has no limit, because the owner can read the database anyway."""
+    allowed.
+
+    A body, or a bundle with everything, counts as one number. Numbers shown for an approved
+    proposal do not count. The owner of the machine has no limit, because the owner can read the
+    database anyway.
+    """
     if not proved(who):
         return
     most = context.settings.phones.shown_per_hour
@@ -62,10 +66,12 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery, and note in the audit trail who sends it where.
+    """Return the request that brought a delivery. Note in the audit trail who sends the request,
+    and to which address.
 
-    Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
-    or not stored whole, if the caller may not see bodies, or has seen too many this hour.
+    Raises NotFoundError if there is no such delivery. Raises UsageError if the delivery's body is
+    restricted or not stored whole. Raises UsageError if the caller may not see bodies, or has seen
+    too many this hour.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

@@ -24,10 +24,10 @@ _GROWTH: Final = 2
 
 
 class Pace:
-    """Learns how many pieces of work the next of several similar transactions may process.
+    """Learns how many pieces of work the next one of several similar transactions may process.
 
-    first  pieces of the first transaction
-    most   largest number of pieces, however fast they are
+    first  number of pieces in the first transaction
+    most   largest number of pieces in any transaction
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -36,9 +36,11 @@ class Pace:
 
     @asynccontextmanager
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
-        """Run one transaction with this many pieces. Raises the errors of `Database.writing`. If
-        another process waited for the transaction, rest as long afterwards. Otherwise a service
-        with many short transactions would let the other process run only once between two of them.
+        """Run one transaction with this many pieces. Raises the errors of `Database.writing`.
+
+        If another process waited for the transaction to end, pause afterwards for as long as the
+        transaction took. Without the pause, that process would run only once between two of many
+        short transactions.
         """
         async with database.writing() as connection:
             began = perf_counter()
@@ -50,13 +52,14 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of work without an end: few enough
-        for a short transaction if another process waits, else the largest allowed."""
+        """Return the number of pieces for the next of endless transactions. If another process
+        waits, the number is low enough for a short transaction. Otherwise it is the largest allowed
+        number."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Adjust the size to the duration of a transaction. A short transaction with at most half
-        of the pieces changes nothing, because most of its time was the commit's."""
+        """Adapt the number of pieces to the time that a transaction took. A short transaction with
+        at most half of the pieces changes nothing, because the commit took most of its time."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

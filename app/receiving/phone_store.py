@@ -68,7 +68,8 @@ async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: 
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return deliveries with a phone number's digest whose events named no order on arrival."""
+    """Return deliveries whose events named no order on arrival, and which name the phone number
+    with this digest."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -138,7 +139,7 @@ async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
     """Return whether the database uses a key other than the key with this name.
 
-    used  result of `key_in_use`; if None, the keys of the stored digests decide
+    used  name of the key in use (`key_in_use`); if None, look for stored digests of other keys
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 

@@ -79,11 +79,11 @@ BEAT_S: Final = 5.0
 class Holding(NamedTuple):
     """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of     returns the orders that arrivals mention
-    hold          sets the delivery aside, and holds these orders
-    release       releases these orders after the delivery was read, except orders of another
-                  delivery that is set aside
-    release_left  releases orders that are still held because a reader ended before it released them
+    orders_of     function that returns the orders that arrivals mention
+    hold          function that sets the delivery aside and holds these orders
+    release       function that releases these orders once the delivery was read. It keeps an order
+                  held if another delivery that is set aside mentions the order
+    release_left  function that releases orders that a reader left held when it ended early
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -168,8 +168,9 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all unread rows in the database itself, such as rows from a backup, but no rows in
-        its inbox file. Only for a database without a running service. Raises StoreUnavailable."""
+        """Read all unread rows in the table of the database, such as rows from a backup. Do not
+        read the inbox file. Call this only while no service runs on the database. Raises
+        StoreUnavailable."""
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
             pass
@@ -317,8 +318,8 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows. If there was no backlog, first look on a snapshot for free rows, so that nothing
-    is written while there is nothing to read."""
+    """Claim rows to read. If the inbox was empty so far, first check on a snapshot whether there
+    are unclaimed rows. So nothing is written while there is nothing to read."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

@@ -60,11 +60,13 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Log of the reasons for 503 answers: logged at once, once a minute, and when the problem is
-    over.
+    """Log of the reasons for 503 answers. A reason is logged at once, then once a minute, and once
+    more when the problem is over.
 
-    The problem is over once no delivery was refused for RETRY_AFTER_S, as long as senders are asked
-    to wait. So a few refusals among many deliveries, as by a full queue, count as one problem."""
+    The problem is over when no delivery was refused for RETRY_AFTER_S, the time that senders are
+    asked to wait. So a few refusals among many deliveries, as from a full queue, count as one
+    problem.
+    """
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
@@ -119,9 +121,9 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the name of the source that now accepts deliveries at this last segment of the
-        path. If there is none, return the segment, masked if it may be a secret address, or the
-        name of a source that has one."""
+        """Return the name of the source that now accepts deliveries at an address with this last
+        path segment. If no source does, return the segment. Mask the segment if it may be part of a
+        secret address, or if it is the name of a source."""
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name

@@ -119,7 +119,8 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the arrival of the latest rejection if that lies in the future, else now."""
+    """Return the latest arrival of a rejection, if that arrival is in the future. Otherwise return
+    `now`."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),

@@ -32,7 +32,8 @@ address must wait."""
 
 
 class Allowance:
-    """Rate limiter. The rate per minute is also the largest burst."""
+    """Allowance that refills at a constant rate per minute. It never holds more than the amount for
+    one minute."""
 
     __slots__ = ("_at", "_left", "_per_minute")
 
@@ -84,9 +85,9 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses: the address itself, or for IPv6 its /64,
-    which belongs to one subscriber. All texts that are not addresses, which a proxy may pass on,
-    share one allowance."""
+    """Return the network whose allowance an address uses. For IPv4 it is the address itself. For
+    IPv6 it is the /64 network, which belongs to one subscriber. A proxy may pass on texts that are
+    not addresses; all such texts share one allowance."""
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
     try:

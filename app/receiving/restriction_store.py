@@ -8,8 +8,11 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One restriction. `look_at` is when to judge it again, `erasure` the instant of the last
-    erasure that needed it."""
+    """One restriction.
+
+    look_at  when to judge the restriction again
+    erasure  when the last erasure that needed the restriction was made
+    """
 
     kind: str
     thing: str
@@ -109,7 +112,7 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that an erasure restricted and that is still needed; None if there is
-    none."""
+    """Return one order that this erasure restricted because the order's data are still needed.
+    Return None if there is none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

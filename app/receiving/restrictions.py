@@ -108,7 +108,8 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return the restrictions of these deliveries, or of their orders, by delivery."""
+    """Return a mapping from each restricted delivery to its restriction, or to the restriction of
+    its order."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

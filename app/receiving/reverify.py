@@ -195,8 +195,9 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a rejection as of its arrival. If the clock was wrong, also judge it as of other
-    instants at which it may have arrived. Return None if too little of its body was stored.
+    """Judge a rejection as if it were received now at its arrival time. If the clock was wrong
+    then, also try other times at which it may have arrived. Return None if too little of its body
+    was stored.
 
     spans  time spans during which the clock was ahead
     """

@@ -61,11 +61,12 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since        start of the state: the first refusal if refusing; the first examined delivery if
-                 not_placed or not_ours; the last accepted delivery if quiet; else None
-    last         the last delivery that could be read
-    do           what to do, or None
-    explanation  finding of the signature doctor, if it was asked about a refusing source
+    since        when the state began. If refusing, this is the first refusal; if not_placed or
+                 not_ours, the first examined delivery; if quiet, the last accepted delivery. Else
+                 None
+    last         arrival of the last delivery that could be read
+    do           instruction for the reader; None if nothing must be done
+    explanation  finding of the signature doctor; None if the doctor was not asked
     """
 
     source: str

@@ -53,8 +53,8 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Note accepted and refused deliveries of each source, in the order in which they are read. The
-    caller holds the lock LINKING, so that no other transaction writes these counters."""
+    """Store when each source's deliveries were last accepted and read, and count the refused ones.
+    The caller holds the lock LINKING, so that no other transaction writes these counters."""
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
         names = (ACCEPTED, READ_AT) if is_read else (ACCEPTED,)
@@ -118,7 +118,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set the sources' instants that lie in the future back to now, and also the counter `also`."""
+    """Set counters that hold an instant in the future to now: those of all sources, and the counter
+    named `also`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),

@@ -27,7 +27,8 @@ deliveries unreadable."""
 def unread(sources: Mapping[str, int]) -> Alarm | None:
     """Return the alarm about unreadable deliveries; None if there are none.
 
-    sources  number of unreadable deliveries within WINDOW, by source; the total stops at ENOUGH
+    sources  number of unreadable deliveries within WINDOW, by source. Counting ends when the total
+             reaches ENOUGH
     """
     count = sum(sources.values())
     if not count:

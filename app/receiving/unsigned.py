@@ -66,7 +66,7 @@ stores at most 40 MiB meanwhile."""
 class UnsignedAllowance:
     """Allowances of one receiver for unsigned requests. Times come from a monotonic clock.
 
-    rate  allowances of all addresses together and of each
+    rate  allowance of all addresses together, and allowance of each address
     """
 
     def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
@@ -85,8 +85,8 @@ class UnsignedAllowance:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set which sources have too many waiting requests. From these sources, only requests that
-        name a known reference are stored."""
+        """Declare which sources have too many requests waiting. Of these sources, only requests
+        that name a known reference are stored."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:

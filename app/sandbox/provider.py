@@ -101,7 +101,7 @@ def payment_outcome(happenings: list[Happening], payment: str) -> str:
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
     """Return the outcome that a correct receiver reaches after all deliveries and deadlines. The
-    price is compared with the money held on payments without contradiction."""
+    money of payments with contradictory events is not compared with the price."""
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
     doubted = {h.payment for h in happenings if h.contradicted}
@@ -150,7 +150,7 @@ class TruthBook:
         self._texts: dict[str, str] = {}
 
     def opened(self, session: sessions.CheckoutSession) -> None:
-        """Note an open session."""
+        """Add an open session to the truth."""
         order = session.asked.order
         truth = self._orders.setdefault(order, OrderTruth(session.asked.money, session))
         truth.session = session
@@ -423,7 +423,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Bring the truth file up to date. If that fails, set `fault` to the reason."""
+        """Write the truth file if it is out of date. If writing fails, set `fault` to the reason."""
         try:
             await self.truth_file.flush()
         except OSError as error:

@@ -27,13 +27,14 @@ Start = Literal["opening", "expiry"]
 class ScenarioStep:
     """An event of a scenario.
 
-    at        when it happens (`occurred_at`), in units after the opening
-    sent      first delivery, in units after `sent_after`; None for the time when it happens
+    at        when the event happens (`occurred_at`), in units after the opening
+    sent      when the event is first delivered, in units after `sent_after`; None if it is
+              delivered when it happens
     attempt   number of the customer's attempt to pay, from 1
-    amount    amount of the payment, refund or dispute
+    amount    rule for the amount of the payment, refund or dispute
     movement  name that all steps of one refund or dispute share; None for payments
-    reason    the provider's code for a decline
-    copies    deliveries of the event, in order; each is repeated until it is acknowledged
+    reason    code that the provider gives for a decline
+    copies    deliveries of the event, in order. Each delivery is repeated until it is acknowledged
     """
 
     kind: str

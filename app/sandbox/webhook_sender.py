@@ -76,7 +76,7 @@ class WebhookSender:
             return parcel.is_settled_by(await self._post(parcel))
 
     async def deliver_again(self, parcel: Parcel) -> None:
-        """Repeat with back-off until the delivery has ended."""
+        """Repeat a delivery, with growing pauses, until a try ends the delivery."""
         tries = 0
         schedule = self._settings.retry_schedule_units
         while True:

@@ -35,7 +35,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Store that a checkpoint was published on a channel, unless that is stored already."""
+    """Store that a checkpoint was published on a channel. Do nothing if that is stored already."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -72,8 +72,8 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and when it was last published on a new
-    channel; None if none was published."""
+    """Return the size of the largest published checkpoint, and the last time at which a channel
+    published it. Return None if no checkpoint was published."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -114,8 +114,8 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the smallest checkpoint size that covers a leaf and that a quorum of these witnesses
-    has cosigned; None if there is none."""
+    """Return the size of the smallest checkpoint that covers a leaf and has enough cosignatures of
+    these witnesses. Return None if there is no such checkpoint."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -175,10 +175,10 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Claim the right to ask a witness until an instant, so that only one worker asks. Return
-    whether that worked.
+    """Reserve a witness for this worker until the instant `until`, so that only one worker asks.
+    Return whether the reservation succeeded.
 
-    before  `next_at` of the witness as it was read; None if the witness was never asked
+    before  value of the witness's `next_at` when it was read; None if the witness was never asked
     """
     rows = await connection.execute(
         text(

@@ -43,9 +43,9 @@ READING: Final = "reading"
 class Sealable(NamedTuple):
     """Present content of one row. `subject` identifies the row among all kinds.
 
-    order  order that the leaf names; None if the row belongs to no order
-    said   for a delivery, the row of EVENT_COLUMNS that was read from it, or None if it could not
-           be read; for another row, its content in parts; None for a tree of all orders
+    order  reference of the order that the leaf names; None if the row belongs to no order
+    said   content of the row in parts; None for a tree of all orders. For a delivery, this is the
+           row of EVENT_COLUMNS that was read from it, or None if it could not be read
     """
 
     kind: str
@@ -94,8 +94,8 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Return whether an order with these leaves began on a UTC day before the instant's day. Leaves
-    of the kind `reading` have no date and count as earlier."""
+    """Return whether the first of an order's leaves is dated before the UTC day of the instant. An
+    order whose first leaf is of the kind `reading`, which has no date, counts as older."""
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
 
@@ -104,11 +104,11 @@ def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
 class Kind:
     """One kind of sealed rows.
 
-    numbered  whether keys are 1, 2, 3 … in commit order; otherwise they are ids, which writers must
-              mark
-    sealable  builds the sealed content from a row with `columns` and then `beside`; the first of
-              `columns` is the key
-    beside    columns of another table, which `joined` joins
+    numbered  whether keys are the numbers 1, 2, 3 … in commit order. Otherwise keys are ids, and
+              writers must mark new rows
+    sealable  function that builds the sealed content from the values of `columns`, followed by
+              those of `beside`. The first of `columns` is the key
+    beside    columns of another table, which the SQL in `joined` joins
     """
 
     name: str

@@ -39,8 +39,7 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that may be read differently or get another order, so that the change is
-    sealed."""
+    """Mark deliveries whose reading or whose order may change, so that the change is sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -59,10 +58,10 @@ class Unsealed:
     """Rows without a leaf, and what to store once they have one.
 
     size      number of leaves in the log when the rows were read
-    read      for deliveries that may be read differently: the leaves that record their reading
+    read      existing leaves on the reading of each delivery whose reading may have changed
     marks     numbers of the marks to delete
-    counters  how far each numbered kind is sealed, by name
-    swept     id that each sweep has reached, by name
+    counters  number of the last sealed row of each numbered kind, by the kind's name
+    swept     id that the sweep of each kind has reached, by the kind's name
     full      whether there may be more rows than one round takes
     """
 
@@ -86,8 +85,8 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return some rows without a leaf, about `limit` at most: marked rows, numbered rows, swept
-    rows."""
+    """Return about `limit` rows without a leaf. Take marked rows first, then numbered rows, then
+    rows that a sweep finds."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}

@@ -42,8 +42,8 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing. With `signed` None, the round has added no leaves and only
-    deletes marks."""
+    """Result of one round of sealing. If `signed` is None, the round only deletes marks and adds no
+    leaves."""
 
     found: Unsealed
     book: OrderBook
@@ -160,8 +160,8 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf, which never changes; None if there is none
-    yet."""
+    """Return the first checkpoint that covers a leaf; None if there is none yet. Once there is one,
+    the result never changes."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
@@ -198,7 +198,7 @@ class Identity:
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:
-        """Return the origin of checkpoints over this number of leaves."""
+        """Return the origin that checkpoints have at this number of leaves."""
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:

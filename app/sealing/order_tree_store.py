@@ -27,7 +27,7 @@ ALL_GROUPS: Final = range(1 << UPPER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedTree:
-    """The tree of the orders in the first `size` leaves of the log."""
+    """The tree of all orders that the first `size` leaves of the log name."""
 
     number: int
     at: Instant

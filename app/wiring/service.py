@@ -123,8 +123,9 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Return the part that probes the certificate of the public URL. Return no part without an
-    https URL or a client for outgoing requests."""
+    """Return the probe for the certificate of the public URL, and the task that runs the probe.
+    Return None and no task if the public URL is not https, or without a client for outgoing
+    requests."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -219,8 +220,8 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return why no payment can be started; None if payments can be started. Deliveries are
-        received in either case."""
+        """Return why no payment can be started; None if payments can be started. This does not
+        affect the receiving of deliveries."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
@@ -296,7 +297,7 @@ receiver's process, or `none` because they are started separately."""
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the worker process of a receiver. It ends after the receiver."""
+    """Run the worker process of a receiver. The worker process ends after the receiver."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,
@@ -328,7 +329,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Run a service on its own database, without a socket, until the block ends.
 
-    drains  whether a separate worker process reads all accepted deliveries before it ends
+    drains  whether the separate worker process first reads all accepted deliveries when it ends
     """
     compile_sources(settings)  # before the database is created and stamped with its environment
     checkout = client_of(settings)

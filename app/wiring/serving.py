@@ -120,8 +120,10 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """Log a description of the service. `new` is the path of a newly created database; None if it
-    existed."""
+    """Log a description of the service.
+
+    new  path of the database if this start created it; None if the database existed before
+    """
     if new is not None:
         log.info("there was no database, so a new one is created", database=new)
     if await unfinished(service.context) is not None:
