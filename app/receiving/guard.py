@@ -224,7 +224,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Mark the running request and all waiting requests as requests whose sender has hung up."""
+        """Mark the running and all waiting requests as requests whose sender has hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True

@@ -423,7 +423,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Write the truth file if it is out of date. If writing fails, set `fault` to the reason."""
+        """Write the truth file if it is out of date. Set `fault` to the reason if that fails."""
         try:
             await self.truth_file.flush()
         except OSError as error:
