@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from app.sandbox.scenarios import SCENARIOS
+from tests.api.driving import driving
+from tests.e2e.test_same_everywhere import play
 from tests.postgres.test_erasures import ERASE, Run, bodies, buy, run
+from tests.sandbox.harness import START
 
 __all__ = ("run",)
 
@@ -35,3 +39,17 @@ def test_an_order_is_reconciled_proved_checked_and_erased(
     did(*ERASE)
     assert bodies(empty_url) == [False]
     did("db", "check", "--deep")
+
+
+@pytest.mark.soak
+async def test_each_scenario_ends_as_on_sqlite(url: str, tmp_path: Path) -> None:
+    async def ended(**more: str) -> list[tuple[str, ...]]:
+        async with driving(tmp_path, with_worker=False, at=START, **more) as driver:
+            await play(driver)
+            orders = (await driver.api("GET", "/orders", params={"limit": 100})).json()["orders"]
+            names = ("order", "outcome", "fulfillable", "findings", "totals")
+            return sorted(tuple(str(each[name]) for name in names) for each in orders)
+
+    found = await ended()
+    assert len(found) == len(SCENARIOS)
+    assert await ended(DATABASE_URL=url) == found

@@ -85,7 +85,7 @@ class Installation:
         return answer.text
 
 
-async def _play(driver: Driver) -> list[Instant]:
+async def play(driver: Driver) -> list[Instant]:
     """All scenarios at once, as the sandbox sends them; the shop stated every price. Returns when
     something arrived."""
     moments: list[Instant] = []
@@ -125,7 +125,7 @@ async def installation(
         monkeypatch.setattr(SystemClock, "now", lambda self: driver.clock.now())
         for name, value in environ(tmp_path, **shop).items():
             monkeypatch.setenv(name, value)
-        moments = await _play(driver)
+        moments = await play(driver)
         await register_operator(driver.context, name="a admin", role="admin", by=None)
         monkeypatch.setenv("TALLYHOOK_OPERATOR", "a admin")
         context = replace(driver.service.context, settings=load_settings(environ(tmp_path)))
