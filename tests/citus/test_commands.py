@@ -1,6 +1,7 @@
 """Commands on a distributed database, from an import to an erasure."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_an_order_is_reconciled_proved_checked_and_erased(
 
 @pytest.mark.soak
 async def test_each_scenario_ends_as_on_sqlite(url: str, tmp_path: Path) -> None:
-    async def ended(**more: str) -> list[tuple[str, ...]]:
+    async def ended(**more: Any) -> list[tuple[str, ...]]:
         async with driving(tmp_path, with_worker=False, at=START, **more) as driver:
             await play(driver)
             orders = (await driver.api("GET", "/orders", params={"limit": 100})).json()["orders"]
