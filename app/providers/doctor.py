@@ -99,10 +99,10 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A configured source, as the doctor's trials vary it.
+    """A configured source. Each trial of the signature doctor tries a changed copy of it.
 
-    address  scheme and host under which the provider knows us, if configured
-    ends     expiry of each secret that has one
+    address  the scheme and host under which the provider knows us, if configured
+    ends     the expiry of each secret that has one
     """
 
     name: str
@@ -114,7 +114,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One mistake that would explain the refusal. `mistake` is a word from a closed list."""
+    """One mistake that would explain why a request was refused.
+
+    mistake   the mistake's name, a word from a fixed list
+    sentence  what is wrong, for people
+    """
 
     mistake: str
     sentence: str
@@ -130,10 +134,10 @@ class _Trial(NamedTuple):
 def diagnose(
     account: Account, others: Sequence[Account], request: Incoming, *, now: Instant
 ) -> list[Diagnosis]:
-    """Return every single mistake whose correction would have let the request pass, likeliest
-    first.
+    """Return each mistake that alone explains why the request was refused, likeliest first. If the
+    mistake were corrected, the request would be accepted.
 
-    now  time at which the request arrived
+    now  the time at which the request arrived
     """
     found = []
     trials = chain(

@@ -90,8 +90,8 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Words by which a profile describes a layout; None for a word that the profile does not
-    state."""
+    """The label, prefix and separator that a profile states for a signature; None for each that the
+    profile does not state."""
 
     label: bytes | None
     prefix: bytes | None

@@ -46,9 +46,9 @@ LeafPath = tuple[str | int, ...]
 class Example:
     """One documented event of a provider.
 
-    event  the provider's word as the profile reads it
-    named  the provider's own name of the event, to which `connect` says to subscribe; empty if the
-           example does not contain the name
+    event  the kind of the event, as the profile reads it
+    named  the provider's own name of the event, which `connect` tells people to subscribe to; empty
+           if the example does not contain the name
     """
 
     name: str
@@ -62,8 +62,8 @@ class Example:
 
     @property
     def word(self) -> str:
-        """Return the event's word for people: the provider's name, then the profile's distinction,
-        such as `charge.dispute.closed:won`."""
+        """Return the name to show to people. It is the provider's name of the event, followed by
+        what the profile adds to it, such as `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
@@ -88,8 +88,9 @@ def examples_of(profile: str) -> list[Example]:
 def find_example(profile: str, event: str) -> Example:
     """Find the only example that matches a name or a word.
 
-    An exact name or word (the provider's or the profile's) wins. Otherwise the text may be the
-    provider's name of a single example, or the beginning of a single word up to a colon.
+    An exact name or word has priority, whether it is the provider's or the profile's. Otherwise the
+    text may be the provider's name of a single example, or the beginning of a single word up to a
+    colon.
 
     Raises NotFoundError that lists all examples, or UsageError that lists several matching
     examples.
@@ -123,12 +124,12 @@ def find_example(profile: str, event: str) -> Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvent:
-    """The values of a made-up event; None keeps the example's value.
+    """The values for an invented event; None keeps the example's value.
 
-    order, session  references of the event; ids derive from them, so that equal references give an
-                    equal event
-    amount          money of the event
-    at              time of the event; None for now
+    order, session  the event's references, from which its ids are computed, so that equal
+                    references give an equal event
+    amount          the money of the event
+    at              the time of the event; None for now
     """
 
     order: str | None = None
@@ -140,9 +141,12 @@ class WantedEvent:
 def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """Build the example as the provider would send it now to this address, signed for the source.
-    Raises UsageError if a wanted value does not fit the example, and ConfigurationError if only the
-    provider can sign."""
+    """Build a request from the example, with the wanted values. The request is addressed to `url`
+    and signed for the source, as if the provider sent it now.
+
+    Raises UsageError if a wanted value does not fit the example. Raises ConfigurationError if only
+    the provider can sign.
+    """
     shape = _Shape(source, example, now=now, url=url)
     if wanted.order is not None:
         shape.put_reference("order", wanted.order)
@@ -181,7 +185,7 @@ class _Shape:
         self._base = self._read({})
 
     def request(self, changes: Mapping[LeafPath, Any]) -> Signed:
-        """Build the signed request, in which these values replace the example's."""
+        """Build the signed request from the example, after replacing the values in `changes`."""
         document = copy.deepcopy(self._document)
         for place, value in changes.items():
             holder: Any = document
@@ -207,9 +211,12 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Set the event's order or session. Some providers' events name no order but only their
-        payment. The payment's id derives from the order's reference, so that the event follows the
-        payment."""
+        """Set the event's order or session.
+
+        Events of some providers name a payment and no order. The id of the payment is then computed
+        from the order's reference, so that the event belongs to the same payment as other events of
+        the order.
+        """
         for place in self._carriers[name]:
             if place in self.changes:
                 continue
@@ -272,7 +279,8 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Return the values that carry each field, except values that change the event's kind."""
+        """Return, for each field, the places in the example whose value decides the field. Places
+        that also decide the event's kind are left out."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):

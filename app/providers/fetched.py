@@ -41,7 +41,7 @@ def keep_answer(
 ) -> bytes:
     """Return one answer as the bytes to store. Equal answers to one question give equal bytes.
 
-    dated  the answer's Date header, if it serves as the version of the stated values
+    dated  the answer's Date header, if a later date means newer values; else None
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -206,7 +206,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and movements in the answer, if it says that the payment succeeded."""
+        """Return the sums and movements that the answer states. Return none unless the answer says
+        that the payment succeeded."""
         if claim != "succeeded":
             return ()
         found = []
@@ -265,9 +266,11 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable if the answer belongs to the other environment. In live, an answer that
-        states no environment is refused too, because an answer to a sandbox key is about no real
-        money."""
+        """Raise Unreadable if the answer belongs to the other environment.
+
+        A live instance also refuses an answer that states no environment. Such an answer may have
+        been given to a sandbox key, so that no real money was moved.
+        """
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -291,8 +294,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's amount. If the profile has no location for the amount, because the
-        request fixed it, return the amount of the event that was asked about."""
+        """Return the answer's amount. If the profile has no location for the amount, return the
+        amount of the event that was asked about. The request then contained the amount."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

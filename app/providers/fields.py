@@ -26,8 +26,8 @@ class EventData:
     document  the event's JSON; the whole body's JSON if the profile names no items
     root      the whole body's JSON
     body      the whole body, decrypted if the scheme encrypts it
-    digest    SHA-256 of the event's own bytes, 64 hex digits
-    unclear   whether an amount of the event turned out not to be exact
+    digest    the SHA-256 of the event's own bytes, 64 hex digits
+    unclear   whether an amount of the event was read and is not exact
     """
 
     __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root", "unclear")

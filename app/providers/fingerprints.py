@@ -39,8 +39,9 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content    the signed bytes; None if they depend on the secret, or if code builds them
-    signed_at  time of signing that the request states
+    content    the signed bytes; None if the bytes depend on the secret, or if the profile alone
+               does not describe them
+    signed_at  the time of signing that the request states
     """
 
     content: bytes | None = field(default=None, repr=False)

@@ -46,10 +46,10 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """A source's keys, hidden from every repr.
+    """A source's keys. The class's repr does not show them.
 
-    main   keys of [signature], newest first
-    also   keys of [signature.also]
+    main   the keys of [signature], newest first
+    also   the keys of [signature.also]
     named  the keys in `main` that have an id, by id
     """
 

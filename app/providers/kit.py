@@ -155,15 +155,15 @@ _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
 class NamedScheme:
     """One scheme of `named/`: the function that compiles it, and its fixed properties.
 
-    make         compiles the scheme
-    beside       parts that are always covered besides the body: `query`, or `address`, which is the
-                 scheme and host as only the provider knows them
+    make         the function that compiles the scheme
+    beside       the parts that the signature always covers besides the body: `query`, or `address`.
+                 The address is the scheme and host as only the provider knows them
     wraps        whether the body wraps or encrypts the document
     public_keys  whether the secrets are public keys
-    mark         prefix of a shared secret
-    encoding     encoding of a shared secret, an entry of SECRET_ENCODINGS
-    binding      name of the secret that identifies the account and is signed with every delivery;
-                 None if each secret is a key
+    mark         the prefix of each shared secret
+    encoding     the encoding of a shared secret, an entry of SECRET_ENCODINGS
+    binding      the name of the secret that identifies the account and is signed with every
+                 delivery; None if each secret is a key
     """
 
     make: Factory
@@ -175,8 +175,9 @@ class NamedScheme:
     binding: str | None = None
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
-        """Return the covered parts besides the body: `query`, `address` and `header:NAME`. A
-        request may omit headers that the option `required` does not list."""
+        """Return the parts of the request that the signature covers besides the body: `query`,
+        `address` and `header:NAME`. A header counts only if the option `required` lists it, because
+        a request may omit other headers."""
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()
         headers = {f"header:{each}" for each in names}
@@ -184,7 +185,8 @@ class NamedScheme:
 
 
 class StatedMovement(NamedTuple):
-    """A refund or chargeback in a fetched answer. All but the first two members are raw values."""
+    """A refund or chargeback in a fetched answer. The members after `word` are values as the answer
+    states them, not checked yet."""
 
     member: StateMember
     word: StateWord
@@ -196,19 +198,21 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """Functions that one provider's events need besides their profile; None if not needed.
+    """Functions that one provider's events need besides their profile; None for each that is not
+    needed.
 
-    other_form  takes signed content; returns another form that the provider sometimes signs, and
-                that covers as much
-    greeting    takes the JSON object of a verified request; returns the text to echo before events
-                are delivered, 1 to 255 printable ASCII characters. Any other value means that the
-                request is a delivery
-    capturing   takes an event and its data; returns the method of a payment that captures by
-                itself, if the source lists it in CAPTURES. It counts only with a credential
-                `webhook`, because the method is unsigned
-    split       takes an event, its bytes and its data; returns the events in it, each with its own
-                bytes
-    movements   takes a fetched answer that means `succeeded`; returns its refunds and chargebacks
+    other_form  takes the template of the signed content, and returns another template that the
+                provider sometimes signs and that covers as much
+    greeting    takes the JSON object of a verified request, and returns the text to echo before
+                events are delivered. The text has 1 to 255 printable ASCII characters. Any other
+                value means that the request is a delivery
+    capturing   takes an event and its data, and returns the payment method if it captures by
+                itself. The source must list the method in CAPTURES. The method counts only with a
+                credential `webhook`, because the method is unsigned
+    split       takes an event, its bytes and its data, and returns the events in it, each with its
+                own bytes
+    movements   takes a fetched answer that means `succeeded`, and returns its refunds and
+                chargebacks
     """
 
     other_form: Callable[[str], str] | None = None

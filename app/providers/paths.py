@@ -214,8 +214,11 @@ FindValues = Callable[[Request], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestPlace:
-    """A place in a request. `text` is the profile's spelling, and `values` may find several
-    values."""
+    """A place in a request.
+
+    text    the place as the profile writes it
+    values  a function that returns each value at the place
+    """
 
     text: str
     values: FindValues

@@ -187,10 +187,11 @@ def list_profiles() -> list[dict[str, Any]]:
 def what_events_are_worth(profile: Profile) -> str:
     """Return when a profile's events count.
 
-    signed        as soon as they are verified
-    fetched back  only after the provider was asked
-    unconfirmed   never by themselves, because all merchants share the key and no account is named
-    none          never, because the profile only verifies
+    signed        events count as soon as they are verified
+    fetched back  events count only after the provider was asked
+    unconfirmed   events never count by themselves, because all merchants share the key and no
+                  account is named
+    none          events never count, because the profile only verifies
     """
     if profile.verifies_only:
         return "none"

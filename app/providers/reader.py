@@ -37,7 +37,7 @@ from reconcile.money import Money
 class ClaimWords:
     """A profile's words for claims.
 
-    otherwise  claim for a word that the profile does not list
+    otherwise  the claim of each word that the profile does not list
     """
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
@@ -99,7 +99,7 @@ MAX_STATED: Final = 500
 
 
 class ProfileField:
-    """One field of a profile: its locations, and its name in sentences."""
+    """One field of a profile: its locations, and the name that sentences use for it."""
 
     __slots__ = ("_locations", "find", "name")
 
@@ -180,10 +180,11 @@ class Price:
 class ShopMembers:
     """Members in which a source's events state their account and their shop.
 
-    where      locations of the account
-    accounts   our accounts; if empty, all accounts are ours, unless events name only other accounts
-    connected  as in `AccountRule`
-    only       members that the shop sets itself, each with the values that are ours
+    where      the locations of the account
+    accounts   our accounts; empty if the account is not checked. With `connected`, an event that
+               names any account then belongs to another shop
+    connected  whether events name only accounts other than the key's own, as in `AccountRule`
+    only       the members that the shop sets itself, each with the values that are ours
     """
 
     __slots__ = ("_account", "_accounts", "_asks_account", "_connected", "_only")
@@ -235,9 +236,9 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
 class EventReader:
     """Reader of one source's events.
 
-    captures  payment methods that capture by themselves, as the provider names them
-    vouchers  values of the header `authorization` that prove that a request comes from the
-              provider, so that its unsigned payment method counts
+    captures  the payment methods that capture by themselves, as the provider names them
+    vouchers  values of the header `authorization`. A request with one of these values surely comes
+              from the provider, so that its unsigned payment method counts
     """
 
     def __init__(
@@ -455,7 +456,8 @@ class EventReader:
         return [data.of(item.document, digest=item.digest) for item in items]
 
     def _customers(self, several: list[fields.EventData]) -> tuple[tuple[bytes, ...], ...]:
-        """Return the keyed digests that identify each event's customer; () without a key."""
+        """Return the keyed digests that identify each event's customer. Without a key, return an
+        empty tuple."""
         if self._phone_key is None:
             return ()
         found = []
@@ -537,8 +539,11 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Return whether the provider proves that an authorized payment was also captured. The
-        request must carry a voucher, and the source must list the payment method in CAPTURES."""
+        """Return whether an authorized payment surely was captured, too.
+
+        The payment method must capture by itself, so the source must list it in CAPTURES. The
+        request must have a credential in `vouchers`, because the method is unsigned.
+        """
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False
@@ -630,9 +635,12 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states, or else the environment of the source's
-        keys. An event of an ignored kind may omit the environment, because it moves no money.
-        Raises Unreadable."""
+        """Return the environment that an event states. If it states none, return the environment of
+        the source's keys. Raises Unreadable.
+
+        The environment may be missing or unreadable in an event of an ignored kind, because such an
+        event moves no money.
+        """
         try:
             value = self._environment.find(data)
         except reading.Unreadable:

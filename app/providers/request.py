@@ -68,7 +68,7 @@ def left_out(value: bytes) -> bytes:
 class Incoming(NamedTuple):
     """One HTTP request as received.
 
-    body       empty if it exceeded the size limit, as `oversized` shows
+    body       the body; empty if `oversized` says that it exceeded the size limit
     url        the address that the provider was configured to call, including the query
     source     the name of the source in the address
     address    the sender's address, as stated by trusted proxies
@@ -83,7 +83,11 @@ class Incoming(NamedTuple):
     oversized: bool = False
 
     def at(self, address: str) -> Incoming:
-        """Return the request with scheme and host put before a `url` that is only a path."""
+        """Return the request with a complete URL. If `url` is only a path, `address` is put before
+        it.
+
+        address  the scheme and host
+        """
         if not address or not self.url.startswith("/"):
             return self
         return self._replace(url=address + self.url)
@@ -93,9 +97,13 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
-    """Return a function that returns every value of a header. For `a,b` the function returns the
-    values of the first of these headers that is present. Raises ValueError for a text that is not a
-    header name in lower case."""
+    """Return a function that returns every value of a header.
+
+    names  the name of the header. It may be several names with commas between them, such as `a,b`;
+           the function then uses the first of these headers that is present
+
+    Raises ValueError for a text that is not a header name in lower case.
+    """
     for name in names.split(","):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a header name in lower case")
@@ -125,7 +133,8 @@ class Request:
     """The parts of a request that a signature may cover.
 
     timestamp  the text as received, never re-formatted
-    secret     the key's own text, for schemes with the secret in the signed content
+    secret     the text of the tried key, for schemes in which the secret is part of the signed
+               content
     """
 
     # Defaults on the class: most requests never set these, and setting them would slow every
@@ -204,8 +213,9 @@ class Refusal:
     """One failed check.
 
     reason    the rejection verdict
-    sentence  for our own log. It contains names from the profile and our numbers, but never text of
-              the request, a secret, or a computed signature
+    sentence  the explanation for this instance's log. It may contain names from the profile and
+              computed numbers. It never contains text of the request, a secret, or a computed
+              signature
     """
 
     reason: Reason

@@ -35,10 +35,10 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
 class SignatureCoverage:
     """The parts of a request that one profile signs.
 
-    signed    template of the signed content; None if a named verifier covers the body
-    items     path of the events in the body; empty if the body is the event
+    signed    the template of the signed content; None if a named verifier covers the body
+    items     the path of the events in the body; empty if the body is the event
     per_item  whether each event has its own signature
-    beside    parts that a named verifier covers besides the body: `query`, `header:NAME`
+    beside    the parts that a named verifier covers in addition to the body: `query`, `header:NAME`
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class SignatureCoverage:
         )
 
     def covers(self, location: str) -> bool:
-        """Return whether every change at this location would invalidate the signature."""
+        """Return whether the signature covers this location. If so, every change there makes the
+        signature invalid."""
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -176,9 +177,11 @@ class Joins:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether the reference's value itself shows where it ends. That holds for a secret,
-        a digest, and the JSON document: neither a part of a document nor anything longer is a
-        document."""
+        """Return whether the reference's value itself shows where the value ends.
+
+        A secret and a digest do this. The JSON document does this, too, because a document cannot
+        be the beginning of a longer document.
+        """
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -197,9 +200,9 @@ def _collect_neighbours(
 ) -> set[template.TemplateReference]:
     """Collect all pairs of references that may be adjacent, with no literal between them.
 
-    Return the references that may come directly before the next token.
+    before  the references that may come directly before the first of the tokens
 
-    before  references that may come directly before the tokens
+    Return the references that may come directly before whatever follows the last of the tokens.
     """
     for token in tokens:
         if isinstance(token, str):

@@ -31,13 +31,14 @@ class SetupRule:
     """Section [setup]: facts that a person needs to connect the provider. An empty fact is
     undocumented.
 
-    where        page at the provider where the address is registered
+    where        the provider's page on which the address is registered
     secret       what the source's secret is, and where the provider shows it
-    events       exact names of the events to subscribe to
-    fields       field that must carry the order's reference when the shop starts a payment
-    traps        known mistakes, a sentence each
-    silence      what it means when no events arrive
-    credentials  (name, meaning) of each credential that is needed to ask the provider
+    events       the exact names of the events to subscribe to
+    fields       the field in which the shop must send the order's reference when it starts a
+                 payment
+    traps        known mistakes, one sentence each
+    silence      the likely reason why no events arrive
+    credentials  the name and meaning of each credential that is needed to ask the provider
     """
 
     where: Annotated[str | None, rules.note] = None
@@ -134,10 +135,11 @@ class RequestRule:
 class AcknowledgementRule:
     """Section [acknowledgement]: the answer that ends the provider's redeliveries.
 
-    status           200 to 299
-    redelivery_days  days after which redeliveries end at the latest
-    body             constant text of media type `type`; None for our own JSON
-    fields           (name, location or constant) of the members of a JSON object, instead of `body`
+    status           the HTTP status, 200 to 299
+    redelivery_days  the number of days after which the provider surely stops to redeliver
+    body             a constant text of media type `type`; None for our own JSON
+    fields           the members of a JSON object that is sent instead of `body`, each with a
+                     location or a constant
     """
 
     status: Annotated[int, integer(200, 299)] = 200
@@ -151,17 +153,19 @@ class AcknowledgementRule:
 class EventRule:
     """Section [event]: the locations of an event's own fields.
 
-    items       path of the events in the body, with `[*]`, or of the single object that is the
-                event
-    zone        offset from UTC for dates that state no offset
-    capture     id of the capture that a success reports, if a payment may have several captures
-    respond_by  deadline for the shop's answer to a dispute; written like `occurred_at`
-    further_ids  ids that people read off a receipt, such as a charge's; each present id counts
-    agreement    the subscription or billing agreement that a payment renews
-    suggested    an order that the event only suggests; read if `order` is absent
-    own_reference  kinds of events whose `order` is the merchant's reference of the movement instead
-                   of the order; a kind may end in `*`
-    standalone   kinds of refunds and payouts that belong to no payment; a kind may end in `*`
+    items          the path of the events in the body, with `[*]`, or of the single object that is
+                   the event
+    zone           the offset from UTC for dates that state no offset
+    capture        the id of the capture that a success reports, if a payment may have several
+                   captures
+    respond_by     the deadline for the shop's answer to a dispute, written like `occurred_at`
+    further_ids    ids that people find on a receipt, such as a charge's; every id that is present
+                   is used
+    agreement      the subscription or billing agreement that a payment renews
+    suggested      an order that the event only suggests, which is read if `order` is absent
+    own_reference  the kinds of events in which `order` is the merchant's reference of the movement,
+                   not the order; a kind may end in `*`
+    standalone     the kinds of refunds and payouts that belong to no payment; a kind may end in `*`
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -272,17 +276,20 @@ class EnvironmentRule:
 class AmountsRule:
     """Section [amounts]: the unit, and the locations of each amount and its currency.
 
-    refunded_total  sum refunded of the payment so far
-    won             part of `refund` that a won dispute returns to the shop; the rest was lost
-    base            part of `payment` that pays the price; the rest is on top of the price
-    tip … shipping  parts of `payment` that are on top of the price, as far as it exceeds the price
-    discount        discount that the shop gave at the provider
-    financed_discount
-                    discount that the provider gave and pays to the shop
-    presented       `payment` as the customer saw it, if that was in another currency
-    parts_currency  currency of `base` … `presented`, if it may differ from `payment_currency`
-    decimals        (currency, decimals of the provider's minor unit) where they differ from ISO
-                    4217
+    refunded_total     the sum of all refunds of the payment up to the event
+    won                the part of `refund` that a won dispute returns to the shop; the rest was
+                       lost
+    base               the part of `payment` that pays the price; the customer pays the rest in
+                       addition to the price
+    tip … shipping     the parts of `payment` that exceed the price; a part counts only up to the
+                       amount by which `payment` exceeds the price
+    discount           the discount that the shop gave at the provider
+    financed_discount  the discount that the provider gave and pays to the shop
+    presented          `payment` as the customer saw it, if that was in another currency
+    parts_currency     the currency of `base` … `presented`, if it may differ from
+                       `payment_currency`
+    decimals           each currency whose minor unit at the provider differs from ISO 4217, with
+                       its number of decimals
     """
 
     unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
@@ -316,18 +323,18 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 class SlowRule:
     """Section [slow]: payment methods that take days, and when the provider should know the result.
 
-    With `confirm` the locations are in the provider's answer, because no other statement may extend
-    a deadline.
+    With `confirm`, the locations are in the provider's answer, because no other statement may
+    extend a deadline.
 
-    claims     words of [claims] for such a payment that is under way
-    method     location of the provider's word for the method
-    since      date from which the window is counted, instead of the event's own date
-    expires    date until which a voucher can be paid; an event that states this date is slow
-    dates      format of `since` and `expires`
-    windows    (method, business days); 0 for a method that is not slow; a method that is not listed
-               gets the longest window
-    vouchers   (method, business days after the voucher's expiry)
-    revocable  (method, calendar days in which the customer can revoke a captured payment)
+    claims     the words of [claims] that mean that such a payment was started and has no result yet
+    method     the location of the provider's word for the method
+    since      the date at which the window begins, if this is not the event's own date
+    expires    the date until which a voucher can be paid; an event that states this date is slow
+    dates      the format of `since` and `expires`
+    windows    the methods and their windows in business days. A method that is not slow has 0. A
+               method that is not listed gets the longest window
+    vouchers   the methods and the number of business days after the voucher's expiry
+    revocable  the methods and the calendar days in which the customer can revoke a captured payment
     """
 
     claims: Annotated[tuple[str, ...], listed(rules.words)] = ()
@@ -348,26 +355,32 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
-    url, sandbox_url  addresses with a fixed host; the path and query may contain {id} {order}
-                      {session} {payment} {capture} {movement}; the first address that the event can
-                      fill is used
-    credential        name of the credential in the source's configuration; None without `auth`
-    headers           further headers of every request; {credential:NAME} is replaced by a
+    url, sandbox_url  the addresses, with a fixed host. The path and query may contain {id} {order}
+                      {session} {payment} {capture} {movement}. The first address is used for which
+                      the event has all references
+    credential        the name of the credential in the source's configuration; None without `auth`
+    headers           the further headers of every request; {credential:NAME} is replaced by a
                       credential
     token_method, token_body
-                      how the access token of `oauth` is requested
-    account           location of the answer's account; if empty, the credentials determine it
-    kind … currency   locations in the answer; without `amount`, the request must have fixed it
-    occurred_at       date of an answer that is the event itself; written like the event's own date
+                      the method and body of the request for the access token of `oauth`
+    account           the location of the answer's account; empty if the credentials determine the
+                      account
+    kind … currency   the locations in the answer; without `amount`, the request must have fixed the
+                      amount
+    occurred_at       the date of an answer that is the event itself, written like the event's own
+                      date
     dated_as_event    whether the answer gets the date of the event that was asked about
-    environment       location of the environment, in the words of section [environment]; an answer
-                      of the other environment is refused
-    refund            amount of a refund or dispute, if it differs from `amount`
-    claims            words of the answer; empty for the profile's own
-    again             final kinds of answers that are asked about once more, because they may change
+    environment       the location of the environment, in the words of section [environment]; an
+                      answer of the other environment is refused
+    refund            the amount of a refund or dispute, if it differs from `amount`
+    claims            the meaning of the answer's words; empty if they are the profile's [claims]
+    again             the kinds of answers that are final but may change, so that the provider is
+                      asked once more
     states_captured, states_refunded, states_charged_back
-                      sums that the answer states at its time; a later answer may take them back
-    zero_if_absent    which of the last two sums count as zero in an answer without them
+                      the locations of sums that the answer states as of its time; a later answer
+                      may state smaller sums
+    zero_if_absent    which of the sums `refunded` and `charged_back` are zero if the answer lacks
+                      them
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"

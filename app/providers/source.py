@@ -98,8 +98,11 @@ ALL_ENDED: Final = Refusal(
 
 
 class Ending:
-    """Verifiers of a source whose secrets expire: one for each set of secrets that are valid
-    together. The class has slots, so that no repr shows the secrets."""
+    """Verifiers of a source whose secrets expire. There is one verifier for each group of secrets
+    that are valid at the same time.
+
+    The class has slots, so that no repr shows the secrets.
+    """
 
     __slots__ = ("_compile", "_ends", "_secrets", "_verifiers")
 
@@ -136,30 +139,30 @@ class Source:
 
     asks                    whether the provider is asked about events before they count
     answers_with_event      whether the provider's answer is the event itself, which never changes
-    acknowledgement_status  HTTP status that the provider expects
-    methods                 HTTP methods of the source's deliveries
-    private_headers         headers whose value is the secret itself
+    acknowledgement_status  the HTTP status that the provider expects
+    methods                 the HTTP methods of the source's deliveries
+    private_headers         the headers whose value is the secret itself
     unsigned                whether the provider signs nothing, so that anyone may send events
     signs_address           whether the signature covers the address, so that `address` is needed
     private_query           whether the query contains the secret itself
-    address                 scheme and host under which the provider knows us, put before every
-                            `url` that is only a path
+    address                 the scheme and host under which the provider knows us, which are put
+                            before every `url` that is only a path
     strict                  whether secrets must be as long as the profile says and have no blanks
                             around them; False for published examples of secrets
-    phone_key               key for digests of customers' phone numbers; None to make no digests
-    accounts                accounts whose events count, if the profile knows the member with the
-                            account; other events are foreign under a shared key, and otherwise
-                            belong to another shop
-    only                    locations by which our shop is recognized, each with its values
+    phone_key               the key for digests of customers' phone numbers; None to make no digests
+    accounts                the accounts whose events count. The profile must know the member with
+                            the account. Under a shared key, events of other accounts are foreign.
+                            Under an own key, they belong to another shop
+    only                    the locations by which our shop is recognized, each with its values
     own_orders              whether the source's orders are kept apart: see `fields.order_named`
     links                   whether an event that names an order links its payment to the order;
                             otherwise the order is only suggested
-    ends                    expiry of each secret that was replaced
-    captures                payment methods that capture by themselves
-    webhook                 `user:password` pairs that the provider may send in addition to its
-                            signature; without one, a payment's unsigned method does not count
-    addresses               last parts of the paths to which deliveries are sent, newest first, each
-                            with its expiry; empty if the source's name is the last part
+    ends                    the expiry of each secret that was replaced
+    captures                the payment methods that capture by themselves
+    webhook                 the `user:password` pairs that the provider may send in addition to its
+                            signature; without a pair, a payment's unsigned method does not count
+    addresses               the last parts of the paths to which deliveries are sent, newest first,
+                            each with its expiry; empty if the source's name is the last part
 
     Raises ConfigurationError if there is no secret, or if a secret is blank, malformed or too
     short.
@@ -302,7 +305,8 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Return whether verification proves that a request comes from the provider."""
+        """Return whether a verified request surely comes from the provider. That is not so if the
+        provider signs nothing, or if the source's events never count by themselves."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
@@ -346,8 +350,11 @@ class Source:
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers with which the provider would send `body`, signed with the newest
-        secret. Raises ValueError for an id that no provider could send. Raises ConfigurationError
-        if the profile signs in the body or the address: use `signed` then."""
+        secret.
+
+        Raises ValueError for an id that no provider's request could have. Raises ConfigurationError
+        if the profile's signature is in the body or the address: use `signed` then.
+        """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
             raise ConfigurationError(["this profile's signature is in the body or the address"])

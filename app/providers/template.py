@@ -286,8 +286,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Build a piece that is empty if one of its parts is absent. A repeated value is still
-    refused."""
+    """Build a piece whose content is empty if a part of it is absent from the request. A part that
+    occurs several times is still refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

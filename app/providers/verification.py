@@ -93,7 +93,7 @@ class Verifier(kit.NamedVerifier):
         )
 
     def request(self, incoming: Incoming) -> Request:
-        """Return the request as its signature covers it."""
+        """Return the parts of the request that a signature may cover."""
         headers, body, method, url = incoming[:4]
         return Request(headers, body, method=method, url=url)
 
@@ -228,7 +228,7 @@ class Draft:
             raise ConfigurationError([f"this cannot be signed: {error}"]) from None
 
     def request(self) -> Request:
-        """Return the request as its signature would cover it."""
+        """Return the draft's parts that a signature may cover."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         return Request(headers, self.body, method=self.method, url=self.url)
 
@@ -320,8 +320,8 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """Verifier for a provider without signatures. All requests pass, and count once fetched
-    back."""
+    """Verifier for a provider without signatures. It accepts every request, because an event counts
+    only after the provider was asked."""
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None

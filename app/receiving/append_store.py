@@ -54,17 +54,17 @@ class Envelope:
 class Arrival(NamedTuple):
     """One verified delivery on its way into the store.
 
-    headers      `name: value` lines, Latin-1, credentials left out
-    event        event in the body; None if the body could not be read
-    problem      sentence on why the body could not be read
+    headers      the headers without credentials, as `name: value` lines in Latin-1
+    event        the event in the body; None if the body could not be read
+    problem      a sentence on why the body could not be read
     whole        the whole body, if the request had several events and `body` is one of them
     asked_about  whether the provider is asked about an unconfirmed event
-    customer     keyed digests by which the event's customer is found, as in `Reading`
-    values       whole values of an unreadable body, which may name an order; empty if the body was
-                 read, or if anyone could have sent it
-    peer         kind of the sender's address, only for the log; empty if unknown
-    lane         lane in which questions to the provider about unconfirmed events of this sender
-                 wait: see `lane_of`
+    customer     the keyed digests by which the event's customer is found, as in `Reading`
+    values       the values in an unreadable body, because one may name an order; empty if the body
+                 was read, or if anyone could have sent the body
+    peer         the kind of the sender's address, which is used only for the log; empty if unknown
+    lane         the lane of this sender, in which questions to the provider about its unconfirmed
+                 events wait: see `lane_of`
     """
 
     delivery_id: str
@@ -93,7 +93,8 @@ the body names."""
 
 @dataclass(slots=True)
 class KnownEvents:
-    """The known bodies of each event id: already stored, or appended in this transaction."""
+    """The known bodies of each event id. A body is known if it is stored, or was appended in this
+    transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
@@ -132,8 +133,8 @@ class KnownEvents:
 class Judged:
     """Arrivals with their verdicts, and the rows to write for them.
 
-    fresh   events that were not known before
-    pruned  ids of redeliveries of an event whose first delivery was pruned or erased
+    fresh   the events that were not known before
+    pruned  the ids of redeliveries of an event whose first delivery was pruned or erased
     """
 
     arrivals: Sequence[Arrival]
@@ -200,18 +201,23 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append the content of inbox rows, but leave deleting the rows and all marks to
-    `append_ready`. Used if deliveries are stored on several nodes, where a commit is visible at the
-    coordinator before it is visible on the nodes."""
+    """Append the content of inbox rows, but leave the deletion of the rows and all marks to
+    `append_ready`.
+
+    This is used if deliveries are stored on several nodes. The coordinator then sees a commit
+    earlier than the nodes do.
+    """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
     return _stored(connection, arrivals, memory).linking.links
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due, and seal marks, for events that `append_ahead` has stored. Raises
-    StoreUnavailable if some of the events are not visible yet. The events may have been stored
-    before this transaction, or before an interrupted transaction."""
+    """Set orders due, and write the seal marks, for events that `append_ahead` has stored in an
+    earlier transaction. That transaction may have been one of an interrupted process.
+
+    Raises StoreUnavailable if some of the events are not visible yet.
+    """
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -248,9 +254,11 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose id is not stored, each once. After a restore an inbox row may be
-    read again although its deliveries are stored; this is not a redelivery. A refused arrival may
-    also have been judged again and stored meanwhile."""
+    """Return the arrivals whose id is not stored. Repeated arrivals are returned only once.
+
+    After a restore an inbox row may be read again although its deliveries are stored. This is not a
+    redelivery. A refused arrival may also have been judged again and stored in the meantime.
+    """
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -313,8 +321,11 @@ READ_END: Final = "read!"
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count read deliveries, and note how far the reader has come. Call this last in a transaction,
-    because the counters' rows stay locked until the commit, in the order of their names."""
+    """Count the deliveries that were read. Call this last in a transaction, because the counters'
+    rows stay locked until the commit.
+
+    On SQLite, also set the number of reader starts without a result to zero.
+    """
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
         for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
@@ -491,9 +502,12 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that holds several events, once. If a body was deleted, store it again only
-    if one of its events could be read now: another source may have sent it. An unreadable body
-    counts as new each time, so it would return again and again."""
+    """Store each body that holds several events, once.
+
+    A deleted body is stored again only if one of its events could be read now, because another
+    source may have sent the body. An unreadable body stays deleted, because each redelivery of it
+    counts as new and would store it again.
+    """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
@@ -535,8 +549,8 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of redeliveries whose first delivery was pruned or erased. The content of such
-    a first delivery must not return through the redelivery's headers and addresses."""
+    """Return the ids of redeliveries whose first delivery was pruned or erased. The caller must not
+    store their headers and addresses, which would bring back deleted content."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()
@@ -580,9 +594,12 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Set orders due because new evidence has arrived. A running fold does not clear these marks.
-    An order that is already due keeps its place ahead of later ones. Here and in publishing, marks
-    are locked in the order of their keys, so that two transactions never wait for each other."""
+    """Set orders due because new evidence has arrived. A fold that is running does not clear these
+    marks.
+
+    An order that is already due keeps its earlier due time. Here and in publishing, marks are
+    locked in the order of their keys, so that two transactions never wait for each other.
+    """
     if due:
         insert_rows(
             connection,

@@ -76,8 +76,9 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Return the age of a standby's copy in seconds if it does not come as far as `asked` within
-    COPY_LATE; 0 if it does, and on a primary."""
+    """Wait until a standby's copy contains everything up to the instant `asked`, and return 0. If
+    this takes longer than COPY_LATE, return the age of the copy in seconds. On a primary, return 0.
+    """
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to
@@ -90,8 +91,8 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if deliveries that arrived up to `as_of` are unread; None means now. On a
-    standby, first wait until it has replayed all commits of before that instant."""
+    """Raise NotAllRead if deliveries that arrived up to `as_of` are unread; None means now. A
+    standby first waits until it has replayed all commits up to that instant."""
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:

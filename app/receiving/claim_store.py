@@ -75,7 +75,7 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether a row or suspect that is free still has another reader's expired claim."""
+        """Return whether a free row or suspect has an expired claim of another reader."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
@@ -122,8 +122,11 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim. Claims
-    at least one row if any is free, then as many as fit into `limit` records and `most_bytes`."""
+    """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim.
+
+    The first free row is always claimed. Further rows are claimed as long as all claimed rows have
+    at most `limit` records and `most_bytes` bytes.
+    """
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
         free = claimant.free(heads)
@@ -188,7 +191,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count a failed try of a suspect, and release it to all readers."""
+    """Count one more failed attempt to read a suspect, and release the suspect to all readers."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

@@ -214,8 +214,10 @@ async def _store(
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Return whether an answer only repeats the latest position. An answer that may confirm that
-    money was taken back says something new.
+    """Return whether an answer only repeats the latest position.
+
+    A repeated answer is new if the position has changed before and the answer comes some time
+    later. Such an answer may confirm that money was taken back.
 
     known  the payment's latest stored positions, newest first
     """
@@ -248,9 +250,11 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question by our own pause, or by the pause that the provider asked for.
+    """Postpone the next question. The pause doubles with each question, up to LONGEST_PAUSE. Stop
+    asking if the provider gave no final answer during ASK_FOR.
 
-    asked  pause that the provider asked for; LONGEST_PAUSE limits it"""
+    asked  a longer pause that the provider asked for, which LONGEST_PAUSE also limits
+    """
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -305,8 +309,11 @@ async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
     """Return unfinished events that arrived before `until` and got no answer from `until` to
-    `as_of`. The provider is not asked now: a new answer was not known at `as_of`, and would not
-    change a report as of that instant."""
+    `as_of`.
+
+    Nobody asks the provider now. An answer given now was not known at `as_of`, so it could not
+    change a report as of that instant.
+    """
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
             connection, until=until, limit=MOST_ASKED_BEFORE + 1

@@ -69,8 +69,11 @@ _ADD_UNSETTLED = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """One event to ask about. `tries` is how often the provider has been asked before.
-    `taken_until` is when the event becomes due again if no result is stored."""
+    """One event to ask about.
+
+    tries        the number of earlier questions to the provider
+    taken_until  the instant at which the event comes due again if no result is stored
+    """
 
     event: Event
     asked_since: Instant
@@ -87,13 +90,15 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Set these events due for a question to their provider at once.
+    """Set these events due for a question to their provider at once. If an event is already
+    waiting, its pauses start again.
 
-    If an event is already waiting, its pauses start again. Each event gets the turn after the last
-    waiting event of its lane, but never a turn before the first waiting event of all lanes. So a
-    sender of many events waits for other senders, and newcomers do not overtake for long. An event
-    that names a known reference uses that reference's lane. These lanes have numbers above the
-    senders' lanes.
+    Each event joins the end of its lane: its turn comes after the last waiting event of the lane.
+    Its turn never comes before that of the first waiting event of all lanes. So a sender of many
+    events waits for other senders, and new senders do not overtake for long.
+
+    An event that names a known reference uses that reference's lane. These lanes have numbers above
+    the senders' lanes.
     """
     if not events:
         return
@@ -173,8 +178,11 @@ class Asking:
     longest: Duration
 
     def due(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for rows of `confirmations` that are due. A due time beyond the
-        lease or the longest pause was set by a fast clock, and counts as due."""
+        """Return the SQL condition for rows of `confirmations` that are due.
+
+        A due time that lies further ahead than the lease and the longest pause was set by a fast
+        clock. Such a row counts as due.
+        """
         leased = self.now + self.lease
         return sa.and_(
             _MARKS.source == self.source,
@@ -197,10 +205,12 @@ async def take_due(
 ) -> list[Confirmation]:
     """Take up to `limit` due events. Each becomes due again after the lease.
 
-    Events that name a known reference come first, then those asked about least often, alternating
-    between lanes. Only one question about a payment runs at a time, because simultaneous answers
-    could contradict each other. So takers of a source wait for each other, and skip payments with a
-    running question.
+    Events that name a known reference come first. Then come the events about which the provider was
+    asked least often. Among these, the lanes take turns.
+
+    Only one question about a payment runs at a time, because simultaneous answers could contradict
+    each other. So processes that take events of the same source wait for each other, and skip
+    payments with a running question.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -373,11 +383,11 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """After the index was rebuilt, wait again for answers about unconfirmed events. Includes every
-    event that waited before and has no later final answer.
+    """Wait again for answers about unconfirmed events, after the index was rebuilt. Include every
+    event that was waited for earlier, unless a final answer came later.
 
-    not_known  kind of an answer that is final although it claims nothing
-    never      sources whose providers are never asked
+    not_known  the kind of an answer that is final although it claims nothing
+    never      the sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
@@ -459,8 +469,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted after the last answer that states the payment's
-    position."""
+    """Return whether a gap was accepted since the provider last stated the payment's position."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

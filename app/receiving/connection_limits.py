@@ -21,14 +21,16 @@ this."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Limits of connections. Each limit is a setting; the setting's description gives the reason.
+    """Limits of connections. Each limit is a setting; the setting's description says why it exists.
 
-    receive_deadline_s  seconds from a request's first byte, or from the connection's opening, until
-                        the whole request has arrived
-    send_deadline_s     seconds until a client has read the bytes that wait for it in our memory
-    connections         connections open at a time, in total
-    per_address         connections open at a time from one address, except from proxies
-    max_head_bytes      bytes of a request without its body; larger requests are refused
+    receive_deadline_s  the seconds until the whole request must have arrived, counted from its
+                        first byte or from the opening of the connection
+    send_deadline_s     the seconds until the client must have read the bytes that wait in our
+                        memory
+    connections         the maximum number of connections that are open at a time
+    per_address         the maximum number of connections from one address that are open at a time;
+                        proxies have no such limit
+    max_head_bytes      the maximum bytes of a request without its body; larger requests are refused
     """
 
     receive_deadline_s: float

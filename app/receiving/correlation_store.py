@@ -88,9 +88,9 @@ class LinkMemory:
 class Linking:
     """The links that one transaction found or created, and the events that these links affect.
 
-    orders   order of each new event that has one, by the event's key
-    torn     (source, event id) pairs whose stored bodies may belong to several orders
-    loose    keys of unconfirmed events that name their order
+    orders   the order of each new event that has an order, by the event's key
+    torn     the events whose stored bodies may belong to several orders, as (source, event id)
+    loose    the keys of unconfirmed events that name their order
     orphans  whether any stored event is waiting for its order
     """
 
@@ -216,8 +216,8 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Note the order that an event of returned money names, and contest it with the payment's
-        order."""
+        """Store the order that a refund or chargeback names. If the payment is linked to another
+        order, contest both orders."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -264,7 +264,8 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest orders that have bodies of one event id, including bodies that name no order."""
+        """Contest all orders whose bodies have the same event id. Bodies that name no order count,
+        too."""
         if not self.torn:
             return
         rows = select_rows(
@@ -288,7 +289,7 @@ class Linking:
 
 
 def _of_return(key: LinkKey) -> LinkKey:
-    """Return the key of the link that notes the order named by returned money."""
+    """Return the key under which `_note_return` stores the order for this reference."""
     return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 

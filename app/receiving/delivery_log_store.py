@@ -159,11 +159,12 @@ async def list_log(
 ) -> list[LogEntry]:
     """Return the latest arrivals that match the filter, newest first, at most `limit`.
 
-    before  return only arrivals before this id
-    since   return only arrivals from this id on, to read fewer events if `has_no_index`
+    before  an id; only earlier arrivals are returned
+    since   an id; only this arrival and later arrivals are returned. This limits the number of
+            events that are read if `has_no_index`
 
-    Accepted and refused arrivals are each limited separately: a database that sorts both together
-    reads every arrival. A verdict occurs in only one of the two.
+    Accepted and refused arrivals are read by two queries. A single query would sort both together,
+    and so read every arrival.
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in _ACCEPTED
@@ -359,9 +360,11 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival, because the order of their ids is exact only to the millisecond. Rows
-    of a partition's last millisecond are held back until the next partition, which may have more
-    rows of that millisecond."""
+    """Sort rows by arrival, because their ids are sorted only to the millisecond.
+
+    The rows of the last millisecond in a partition wait for the next partition. That partition may
+    have more rows of the same millisecond.
+    """
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

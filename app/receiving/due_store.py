@@ -62,9 +62,9 @@ async def claim_orders(
 ) -> list[Due]:
     """Claim due orders for the caller to fold. Other workers skip these orders until `until`.
 
-    A claim sets the due time of the mark to `until`. If the caller dies, the order is due again at
-    that time; if evidence arrives, it is due at once. Only PostgreSQL has several workers that
-    fold.
+    A claim sets the due time of the mark to `until`. If the calling process ends early, the order
+    comes due again at that time. If evidence arrives, the order is due at once. Several workers
+    fold only on PostgreSQL.
     """
     rows = await connection.execute(
         text(
@@ -103,8 +103,8 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks that are unchanged: since they were read, no evidence came and no fold was
-    published."""
+    """Return the marks that have not changed after they were read. A mark changes when evidence
+    arrives, or when a fold of the order is published."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
@@ -133,8 +133,11 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
     """Correct the marks of the orders from `first` to `last`, so that they match the orders'
-    ledgers. Add missing marks. Only for the sole user of a database: evidence that arrived after
-    the folds would be missed."""
+    ledgers. Add missing marks.
+
+    Call this only if no other process uses the database. Evidence that arrives after the folds
+    would be missed.
+    """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
         "SELECT order_key FROM order_due WHERE backwards IS NULL AND order_key BETWEEN ? AND ?",
@@ -149,7 +152,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that are due after `beyond` for no known reason: not at their next decision."""
+    """Return orders that are due after `beyond`, but not at the instant of their ledger's next
+    decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

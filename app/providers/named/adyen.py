@@ -19,9 +19,12 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Return an event for each payment that is returned because its order was not paid in full.
-    Nothing signs the list. So each event claims `refund_pending`, as the profile says: this only
-    holds money."""
+    """Return an event for each payment that the provider gives back, because the order was not paid
+    in full.
+
+    The signature does not cover the list of payments. So each event claims only `refund_pending`,
+    as the profile says, which holds the money but moves none.
+    """
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []

@@ -85,7 +85,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifier with the API's private keys, each under its public key."""
+    """Verifier with the API's private keys, by public key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys

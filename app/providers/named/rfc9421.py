@@ -289,9 +289,10 @@ class Rfc9421(kit.NamedVerifier):
 def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
     """Compile the scheme.
 
-    Options: `required` (`content-digest`), `algorithms` (all), `ecdsa` (`raw`; or `der`), `tag`
-    (any), `past_s` and `future_s` (300). Named secrets, by keyid: a public key in PEM or as a JWK,
-    or `hmac:` and base64.
+    Options, with defaults in brackets: `required` (`content-digest`), `algorithms` (all), `ecdsa`
+    (`raw`), `tag` (any), `past_s` and `future_s` (300). `ecdsa` may also be `der` or `either`.
+    Named secrets, by keyid: a public key in PEM or as a JWK, or a shared secret as `hmac:` and
+    base64.
     """
     setup = Setup(source, options, secrets)
     required = setup.texts("required", (CONTENT_DIGEST,))

@@ -92,7 +92,8 @@ class Twilio(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request: as JSON if the body begins like JSON, else as a form."""
+        """Build a signed request. The body is sent as JSON if its first character is `{` or `[`;
+        else as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -137,8 +138,8 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Return the signed content for the URL with and without its port, because Twilio signs
-    either."""
+    """Return the signed contents for the URL with a port and without a port. Twilio may sign either
+    URL."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}
