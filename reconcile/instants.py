@@ -159,10 +159,12 @@ THURSDAY: Final = 3
 
 
 def add_business_days(instant: Instant, days: int) -> Instant:
-    """Return the instant `days` business days later, at the same time of day; at most LATEST.
+    """Return the instant `days` business days later, at the same time of day. The result is never
+    later than LATEST.
 
-    Business days are Monday to Friday in UTC. Bank holidays count as business days: they differ by
-    country and scheme, and the windows of slow payment methods leave room for them.
+    Business days are Monday to Friday in UTC. Bank holidays count as business days, because they
+    differ by country and scheme. The windows of slow payment methods are long enough to include
+    them.
     """
     if days <= 0:
         return instant

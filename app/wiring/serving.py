@@ -355,7 +355,8 @@ example by `restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """Call `end` when the database is replaced, because pages would show the old one."""
+    """Call `end` when another database has replaced this one. Otherwise the pages would go on
+    showing the replaced database."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):

@@ -30,7 +30,7 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Implementation of `Elsewhere` for given settings."""
+    """Starts other processes for use cases, under the given settings. Implements `Elsewhere`."""
 
     settings: Settings
 

@@ -54,8 +54,8 @@ Parts = Sequence[tuple[str, Part]]
 def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
-    """Build the part that reads deliveries from the inbox into the database, and the part that asks
-    providers about unconfirmed events."""
+    """Build the part that reads deliveries from the inbox into the database. If there are `askers`,
+    also build the part that asks providers about unconfirmed events."""
     assert context.settings.environment is not None
     reads = ReaderContext(
         context, inbox_of(context), context.sources, context.settings.environment, HOLDING
@@ -74,8 +74,11 @@ def working_parts(
     askers: Mapping[str, ProviderClient],
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
-    """Return all parts that process accepted deliveries. `client` sends the shop's notifications,
-    and `signer` signs the log. If one of them is None, another process does that work."""
+    """Return all parts that process accepted deliveries.
+
+    client  HTTP client for the shop's notifications; None if another process sends them
+    signer  signer of the log; None if another process seals
+    """
     settings = context.settings
     parts = reading_parts(context, askers)
     parts.append(("the fold worker", FoldWorker(context)))
@@ -163,9 +166,12 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
 
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
-    """Read the inbox, fold due orders, ask providers, seal, notify the shop, and prune settled
-    orders. Run until a signal, or until the parent ends or asks for the end. Raises UsageError on
-    SQLite without a parent, because `serve` does this work there."""
+    """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, and
+    prune settled orders.
+
+    The worker ends at a signal, or when the parent process ends or requests it. Raises UsageError
+    on SQLite without a parent, because `serve` starts the worker there.
+    """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
     try:
@@ -242,8 +248,8 @@ async def _until_asked(
 async def _ended(
     database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
-    """Wait for parts that were told to end. Raises UnreachableError if a part failed, which is
-    logged, or if nothing more may be written."""
+    """Wait until all parts have ended. Log each part that failed. Raises UnreachableError if a part
+    failed, or if the database can no longer be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await cancelled(hearing)
@@ -265,8 +271,8 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log while another process reads. Stop when little is left to do,
-    or when the parent ends or asks for the end."""
+    """Fold due orders and seal the log, while another process reads the inbox. Stop when little
+    work is left, or when the parent process ends or requests it."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)

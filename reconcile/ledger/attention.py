@@ -54,8 +54,8 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
-    """Return a function that tells whether a person has accepted a finding of this ledger.
-    An acceptance counts only if it was made after all evidence of the finding was known."""
+    """Return a function that tells whether a person has accepted a finding of this ledger. An
+    acceptance counts only if all evidence of the finding was known when the person accepted."""
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id
@@ -77,11 +77,11 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether the money that a finding asks to give back has gone back.
+    """Return whether a finding that asks for a refund is settled, because the money has gone back.
 
-    For `refund_failed`, later refunds of the failed refund's amount are enough.
+    A finding `refund_failed` is settled by a later refund of the same amount.
 
-    refunds  time of the last refund, by attempt, amount and currency
+    refunds  time of the last refund of each attempt, amount and currency
     """
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0

@@ -36,14 +36,15 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 class Heard:
     """One event as received by `as_of`.
 
-    first    its first arrival
-    count    number of deliveries
-    at       the provider's date, or the first arrival if the provider gave none
-    by       ids of the record that places the event inside or outside this order: an assignment, or
-             a record in which the shop named the event
-    whose    ids of other events that show that its payment belongs to our shop
-    follows  ids that explain why the event follows its payment, although it names another order,
-             several orders claim the payment, or another body with its id follows the payment
+    first    when the event first arrived
+    count    number of deliveries of the event
+    at       date that the provider gave; the first arrival if it gave none
+    by       ids of the record that moves the event into or out of this order. The record is an
+             assignment, or a record in which the shop named the event
+    whose    ids of other events that show that the event's payment belongs to our shop
+    follows  ids that explain why the event goes to the order of its payment. Empty unless the event
+             names another order, several orders claim the payment, or another body with the event's
+             id goes there
     """
 
     event: Event
@@ -56,7 +57,8 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the event ids without repetition, then the ids that decided the events' place."""
+    """Return each event id once, then the ids of the evidence that assigned the events to this
+    order."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # mostly
         return (first.event.event_id,)
@@ -94,11 +96,11 @@ class Filed:
     """The merchant's records by kind. Of several records of one kind, holds the one that counts.
 
     prices       records that changed the price, in order
-    named        sessions and payments that the shop assigned to this order
-    assigned     records that give payments to this order, by id
-    holds        the record of each hold that has not been released, by reason
+    named        records in which the shop named this order for a session or payment
+    assigned     records that assign single payments to this order, by record id
+    holds        the record of each hold that has not been released, by the reason of the hold
     released_at  when a hold was last released; 0 if none was
-    accepted     the record that last accepted a finding, by code
+    accepted     the record that last accepted a finding, by the code of the finding
     placed_at    when the order was placed, as the shop last stated it; None if it never did
     not_canceled, not_fulfilled
                  the last record that withdrew the cancellation or fulfillment; None if the shop has
@@ -135,14 +137,16 @@ class Filed:
 class AttemptEvidence:
     """The evidence of one attempt.
 
-    heard        its events, in the order of `Case.heard`
-    unconfirmed  its unconfirmed events, which are not in `heard`
-    session      the first session that its events name
-    links        sessions, refunds and disputes that tie coarse events to the attempt
-    sums         whether any of its events states a running total of refunds
-    slow         whether any of its events names a slow method, or how long it can be revoked
-    parts        whether any of its events names parts of its amount
-    states       whether any of its events states a position of the payment
+    heard        events of the attempt, in the order of `Case.heard`
+    unconfirmed  unconfirmed events of the attempt, which are not in `heard`
+    session      first session that the events name
+    links        pairs through which coarse events belong to the attempt. Each pair is the reference
+                 of a refund or dispute, or None for a session, and the event that names it
+    sums         whether any event states a running total of refunds
+    slow         whether any event names a slow payment method, or states how long the payment can
+                 be revoked
+    parts        whether any event names parts of its amount
+    states       whether any event states the position of the payment
     """
 
     __slots__ = (
@@ -222,15 +226,15 @@ class AttemptEvidence:
 class Case:
     """All evidence of one order at `as_of`, grouped for judging. Exists only during a fold.
 
-    heard            the order's own events, by date, then id, then digest
+    heard            events of this order, sorted by date, then id, then digest
     foreign          events that name another order but share a reference or an id with this order
-    moved            events of payments that a person or the shop assigned to another order; these
-                     events cause no doubt
+    moved            events of payments that a person or the shop assigned to another order. These
+                     events put no payment of this order in doubt
     renewals         payments among `moved`, as (source, payment), that renew an agreement whose
                      first payment belongs to this order
-    not_ours         events of payments that belong to another shop, or to an unknown shop; these
-                     events belong to no ledger
-    foreign_records  records of other orders whose sessions have events here
+    not_ours         events of payments that belong to another shop or to an unknown shop. These
+                     events are in no ledger
+    foreign_records  records of other orders whose sessions have events in this order
     """
 
     order: str
@@ -301,9 +305,9 @@ def made_by(history: History) -> tuple[str, ...]:
     """Return the id of the record or event that proves that the order exists; empty if there is no
     proof.
 
-    A refund without a payment proves nothing, nor does an unconfirmed event. Evidence of another
-    order counts as proof if it shares a payment, session or event id with such a refund. The
-    refund's id is then returned after the id of that evidence.
+    Neither a standalone refund nor an unconfirmed event is a proof. Evidence of another order is a
+    proof if it shares a payment, session or event id with a standalone refund of this order. In
+    that case, return the id of the evidence and then the refund's id.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -343,13 +347,14 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Return own, foreign and moved events, and events of payments that are not ours.
+    """Return four lists: the order's own events, foreign events, moved events, and events of
+    payments that are not ours.
 
-    Each event is returned once.
+    Each event is in only one list, and only once.
 
-    claims  records that outrank the order that an event names
-    placed  records of orders that the shop placed
-    always  whether to place events by `claims` even if no other order is concerned
+    claims  records that assign a payment or session to an order, whatever order its events name
+    placed  records that the shop placed an order
+    always  whether to apply `claims` even if no event concerns another order
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -588,8 +593,8 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the only attempt that it can be about, else to a new
-    attempt."""
+    """Add each unconfirmed event to an attempt. If the event can only be about one known attempt,
+    add it to that attempt. Otherwise add it to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -616,8 +621,11 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each coarse event of one level to the only attempt that it can be about, else to a new
-    one."""
+    """Add each coarse event to an attempt. If the event can only be about one known attempt, add it
+    to that attempt. Otherwise add it to a new attempt.
+
+    level  events that are equally coarse
+    """
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -674,10 +682,11 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the payment that a refund or dispute event is about; None if that cannot be told.
+    """Return the attempt whose payment a refund or dispute event is about; None if it is unknown.
 
-    Choose the payment with the refund or dispute that the event names, else the only captured
-    payment, else a payment with an equal event.
+    Choose the attempt that has the refund or dispute that the event names. If there is none, choose
+    the only captured attempt. If several are captured, choose an attempt with an event of the same
+    claim and amount.
     """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
@@ -696,8 +705,9 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Return whether to skip a coarse event that fits none of several attempts. Skip the event if
-    it states no money, or if its amount is the sum of these attempts' captures."""
+    """Return whether a coarse event that fits none of several attempts can be skipped. It can be
+    skipped if it states neither a final result nor refunded money. It can also be skipped if its
+    captured amount is the sum of the attempts' captures."""
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
     if event.claim in SAYS_NOTHING_FINAL:

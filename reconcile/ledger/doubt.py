@@ -99,13 +99,14 @@ If there are more payments, each is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return payments in doubt because they match no price, and the ids of the prices that others
-    match.
+    """Return the payments that are in doubt because they fit no price. Also return the ids of the
+    records that state the prices that other payments fit.
 
-    Only sources that ask for this check are checked, and only payments that nothing but the order
-    number links to the order. A payment matches if its amount, or a sum of several such payments,
-    is a price that was valid at the payment's date or later. Comparing only the sum of all would
-    let a stranger's payment put in doubt two genuine payments that make up the price together.
+    Only sources that the policy lists are checked. Of their payments, only those that nothing but
+    the order number links to the order are checked. A payment fits if its amount is a price that
+    was valid at the payment's date or later. It also fits if several such payments together add up
+    to such a price. If only the sum of all payments were compared, a stranger's payment could put
+    two genuine payments in doubt.
     """
     found = [
         each
@@ -127,8 +128,8 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the first price of the order that these payments add up to; None if there is none.
-    Only prices that were valid at the first capture or later are compared."""
+    """Return the first price of the order to which these payments add up; None if there is none.
+    Compare only the price that was valid at the first capture, and later prices."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -253,8 +254,8 @@ def _reasons(
 ) -> list[Reason]:
     """Return why the payment's own events put the payment in doubt.
 
-    unclear  whether an event states an amount that cannot be read exactly; a missing amount is then
-             no further reason
+    unclear  whether an event states an amount that cannot be read exactly. If it does, a missing
+             amount is not reported as another reason
     """
     found = []
     named = ("attempt", payment.attempt.reference)
@@ -307,8 +308,8 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return an attempt's cancellations that the provider dates after the first capture, or not at
-    all."""
+    """Return an attempt's cancellations that the provider dated after the first capture. If the
+    order of the dates is unknown because a date is missing, return those cancellations, too."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

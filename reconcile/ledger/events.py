@@ -114,10 +114,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A member of a payment's position, as a fetched answer states it.
+    """One statement about a payment's position, from an answer that was fetched from the provider.
 
+    member     what the statement is about, such as a captured sum or a single refund
     reference  reference of a single refund or chargeback
-    at         the provider's date
+    at         date that the provider gave
     """
 
     member: StateMember

@@ -89,7 +89,8 @@ _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"
 
 
 class _Words(dict[str, str]):
-    """Facts by name. A missing fact gives UNFILLED, or an empty text if it is optional."""
+    """Texts of facts, by name. A missing fact is UNFILLED, or an empty text if the fact is
+    optional."""
 
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED
@@ -188,8 +189,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return the ids cited by the outcome and by `withheld`, and the id of the shop's
-    cancellation."""
+    """Return the ids that the reasons of the outcome cite, and the ids that the reasons in
+    `withheld` cite. Add the id of the record by which the shop canceled the order."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled

@@ -106,7 +106,8 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """Return the `id()` of the events that arrived out of order. Equal dates have no order."""
+    """Return the `id()` of each event that arrived out of order. Events with equal dates may arrive
+    in any order."""
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -154,8 +155,8 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
 
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
-    """Return whether the provider dates an event after the last capture. All events must be
-    dated."""
+    """Return whether the provider dates an event after the last capture. Return False if the event
+    or a capture has no provider date."""
     compared = [heard, *captured]
     if any(each.event.occurred_at is None for each in compared):
         return False
@@ -163,10 +164,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss of one dispute exclude each other.
-
-    They do not if the provider gives them different dates: the later one is a further decision.
-    """
+    """Return whether a win and a loss of one dispute exclude each other. If the provider gives them
+    different dates, they do not: the later one is a further decision."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -197,7 +196,8 @@ def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) ->
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
-    """Find a capture that happened, or became known, after the attempt had been given up."""
+    """Find a capture that happened, or became known, after the attempt's deadline or after the
+    attempt had expired."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
         # Not given up: the provider has been asked since the unconfirmed event arrived.
@@ -280,7 +280,8 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Return all findings, sorted as in the vocabulary, then as the checks yield them."""
+    """Return all findings, in the order of the vocabulary. Findings of one code are in the order in
+    which the checks yield them."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)

@@ -86,8 +86,8 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments that only the order number links to the order, and that match no price of the
-    order."""
+    """Find payments whose amounts fit no price of the order, and which only the order number links
+    to the order."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -117,8 +117,8 @@ def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Fin
 
 
 def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
-    """Return the fact that refunds in another currency than the order's are under way; empty if
-    none are."""
+    """Return a fact with the amount that refunds under way will take in this currency. Return no
+    facts if there is no such refund."""
     minor = sum([outcome.under_way(payment, currency) for payment in judgement.payments])
     return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 

@@ -108,9 +108,9 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount on hold, without open disputes, and the events that put it on hold. Refunds
-    under way, unread events and disputes without an amount hold at most what the payment still has.
-    """
+    """Return the amount of a payment that is on hold, without open disputes. Also return the events
+    that put the amount on hold. Refunds under way, unread events, and disputes without an amount
+    never hold more than the payment still has."""
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -141,8 +141,9 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return reversals of this uncaptured payment that may be about another, captured payment. That
-    is possible if the reversal, or the captured payment's events, name no payment."""
+    """Return the reversals on this uncaptured payment that may be about another payment, which was
+    captured. That is possible if a reversal names no payment, or if the captured payment's events
+    name none."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

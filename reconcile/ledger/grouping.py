@@ -41,8 +41,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield groups of items that share a code, if there are more than ONE_BY_ONE of them. A group
-    takes the place of its first item. Every other item is yielded alone."""
+    """Yield the items in groups. If more than ONE_BY_ONE items share a code, they form one group at
+    the place of the first such item. Every other item is a group of its own."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -69,8 +69,9 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return the references of attempts with the reason for their end. Each attempt has a pair of
-    its own. If more than ONE_BY_ONE attempts ended for like reasons, they share a pair."""
+    """Return pairs: references of attempts, and the reason why these attempts ended. Each attempt
+    has its own pair. But if more than ONE_BY_ONE attempts have reasons with one code, these
+    attempts have one pair together."""
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason
@@ -83,11 +84,10 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 
 
 def joined(each: Sequence[Facts]) -> Facts:
-    """Merge the facts of several findings into one value for each name.
+    """Merge the facts of several findings, so that each name has one value.
 
-    Numbers and deadlines keep their largest value. Other instants keep the first value, and the
-    last value as `last_…`. Texts are joined, up to ONE_BY_ONE of them. Amounts that differ are left
-    out.
+    For numbers and deadlines, keep the largest value. For other instants, keep the first value, and
+    add the last value as `last_…`. Join up to ONE_BY_ONE texts. Omit amounts that differ.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

@@ -44,10 +44,11 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant to fold at: `now`, or the newest member's arrival if that is later.
+        """Return the instant at which to fold. It is `now`, unless a delivery or record has a later
+        arrival; then it is the latest arrival.
 
-        The second case occurs after a fast clock was set back. A fold at `now` would then ignore
-        members that the fast clock dated.
+        Arrivals after `now` exist if a fast clock was set back. A fold at `now` would leave them
+        out.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
@@ -59,15 +60,18 @@ class History:
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return the history with misdated members at the instant when the clock was corrected.
-        Undoes `as_stored`."""
+        """Return the history in which each misdated delivery or record has the instant when the
+        clock was corrected. This undoes `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return the history with each named member moved to the earliest instant given for it."""
+        """Return the history with new instants for some deliveries and records.
+
+        moves  ids with their new instants; if an id has several, the earliest counts
+        """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:
             instants[thing] = min(instants.get(thing, at), at)

@@ -96,13 +96,14 @@ class PendingRefund:
 class Payment:
     """The money of one attempt.
 
-    returns   refunds, amounts beyond them in running totals, reversals and net losses
-    disputes  all disputes, open or not
+    returns   refunds, parts of running totals that exceed the refunds, reversals, and net losses
+    disputes  all disputes, open or closed
     pending   refunds under way
-    failed    events of failed refunds, except refunds that succeeded later
+    failed    events of failed refunds, without refunds that succeeded later
     unread    events of unknown kinds whose words speak of money going back
-    undos     money that one answer took back and that no later answer confirmed as taken back
-    plain     whether there are captures only, as in nearly all payments
+    undos     movements that an answer of the provider no longer states, and whose withdrawal no
+              later answer has confirmed
+    plain     whether the money consists of captures only, as in nearly all payments
     """
 
     attempt: AttemptEvidence
@@ -211,9 +212,9 @@ def _nothing_left(payment: Payment) -> bool:
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     """Return the captures of an attempt: one capture, or one for each capture reference.
 
-    An event without a reference restates the total of several named captures, or contradicts it. If
-    the event contradicts the total, all captures become one movement with two stated amounts. If
-    the total is unknown, the event counts as evidence of each capture.
+    An event without a capture reference may state an amount that differs from the total of several
+    captures. Then all captures become one movement with both amounts. If the amount is the total,
+    the event adds nothing. If the total is unknown, the event counts as evidence of each capture.
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -239,11 +240,12 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Give captures the amount that the shop or an assignment states, if only API answers report
-    them.
+    """Return the captures with an amount from a record, if only answers of the provider report the
+    captures. Such answers state no amount.
 
-    Such answers state no amount. The shop's amount for a session counts once, on the session's
-    payment that was answered first. An assignment states the amount that a statement line proves.
+    The record is an assignment, with the amount that a statement line proves. Otherwise it is the
+    record in which the shop named the amount of a session. The session's amount counts only once,
+    for the payment of the session that was answered first.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -318,8 +320,8 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, and for each currency the amount by which running totals exceed
-        them."""
+        """Return each refund once. For each currency, also return movements for the amounts by
+        which running totals exceed the refunds."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -342,8 +344,9 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return two movements that cancel out: a refund, and its reversal when only answers report
-        it failed. Return none in all other cases."""
+        """Return the refund and its reversal as two movements, if only answers of the provider
+        report that the refund failed. The two movements cancel out. Return nothing in all other
+        cases."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -367,11 +370,11 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return the running totals that exceed every earlier one, each with the events that state
-        it.
+        """Return each running total that exceeds all earlier running totals, with the events that
+        state it.
 
-        Return only the largest total if single refunds or failures are also reported, if dates are
-        missing, or if an event id has several bodies.
+        Return only the largest running total in three cases: single refunds or failures are
+        reported, dates are missing, or an event id has several bodies.
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -387,8 +390,8 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units, less refunds within it that failed
-        later."""
+        """Return an event's running total in minor units. Deduct each refund that the running total
+        includes and that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -425,8 +428,8 @@ class Refunds:
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
         """Return all refunds under way that have no reference, as one pending refund.
 
-        Nothing says which event ends such a refund. So every finished or failed refund is deducted,
-        except refunds with the reference of another refund under way.
+        It is unknown which event ends a refund without a reference. So every finished or failed
+        refund is deducted, except refunds that have the reference of another refund under way.
         """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
@@ -478,10 +481,11 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for the part of a stated sum that exceeds the movements of its kind.
+    """Return movements for the part of a stated sum that exceeds the single movements of this kind.
 
-    Each change of the sum is one movement. Money by which the sum fell, without confirmation by a
-    later answer, is added to `undos`. Single movements that were taken back are not counted again.
+    Each change of the sum is one movement. If the sum fell and no later answer has confirmed the
+    fall, add the difference to `undos`. Do not deduct a single movement again that was itself taken
+    back.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -667,10 +671,11 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return movements for the amount that a loss took, less the amount that a later win returned.
+    """Return movements for the amount that a lost dispute took, less the amount that a later win
+    returned.
 
-    If only API answers state the win, the returned money is a separate movement. Until a later
-    answer confirms such a win, its money is in `undos`.
+    If only answers of the provider state the win, the returned money is a separate movement. Until
+    a later answer confirms the win, the returned money is also in `undos`.
     """
     if dispute.word == "open" or not dispute.was_lost:
         return []
@@ -741,11 +746,9 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 
 def at_most_returned(payment: Payment, currency: str) -> int:
-    """Return the largest amount that may have gone back on a payment.
-
-    That is the largest stated amount of each refund, plus the amounts that disputes took, less the
-    amounts that disputes returned.
-    """
+    """Return the largest amount that may have gone back on a payment. For each refund, take the
+    largest stated amount. Add the amounts that disputes took, and deduct the amounts that disputes
+    returned."""
     gone = 0
     for movement in payment.returns:
         if movement.kind != "dispute_lost":

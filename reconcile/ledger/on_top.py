@@ -24,13 +24,14 @@ Tax and shipping are last because shops often include them in the price."""
 class Counted:
     """A payment's share of the money that counts toward the price, in minor units of one currency.
 
-    captured   amount that came
-    kept       `captured` less returns and open disputes; negative if more went back than came
-    beyond     part of `captured` that exceeds the bases that the provider states
-    named      further part that the provider names as on top; it may be within the price
-    kinds      sums of the named parts, by kind
-    discount   sum that the shop gave at the provider
-    financed   sum that the provider gave
+    captured  amount that came
+    kept      amount that came, less returns and open disputes; negative if more went back than came
+    beyond    part of `captured` that exceeds the base amounts that the provider states
+    named     further part of `captured` that the provider calls on top of the price, although it
+              may be within the price
+    kinds     sums of the named parts, by kind
+    discount  sum of the discounts at the provider that the shop pays for
+    financed  sum of the discounts that the provider pays for
     """
 
     captured: int
@@ -95,11 +96,12 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the money that counts toward the price: the money kept, without the part on top.
+    """Return the money that counts toward the price. That is the money kept, without the part on
+    top.
 
-    The part on top is computed over all captures. The result is never less than the payments
-    without returns would count alone. So a refund of a payment that the order does not need never
-    makes the order underpaid.
+    The part on top is computed over all captures. The result is never less than the result for the
+    payments without returns alone. So the refund of a superfluous payment never makes an order
+    underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -123,13 +125,14 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return the discount that the provider financed, and the discount that the shop gave.
+    """Return the discount that the provider pays for, and the discount at the provider that the
+    shop pays for.
 
-    Payments that went back count only if no payment is left. Discounts of several payments add up
-    only as far as the captured amounts fall short of the price. If an order is paid twice, one
-    discount counts.
+    Fully returned payments count only if no other payment is left. Discounts of several payments
+    add up only until they fill the gap between captured money and price. So if an order is paid
+    twice, only one discount counts.
 
-    percent  how much of the price the shop's discount at the provider may take off
+    percent  largest share of the price that the shop's discount at the provider may take off
     """
     lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
     taken = []

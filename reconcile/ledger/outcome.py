@@ -73,28 +73,30 @@ class Expectation:
 class Judgement:
     """All conclusions from a Case. `findings` reads them.
 
-    payments  money of the attempts whose evidence mentions money
-    captures  movements that brought money
-    bodies    see `contradicting_bodies`
-    doubts    why payments are in doubt, by attempt
-    currency  of the price; without a price, of all captures; None if there is none or several
-    held      minor units in that currency: captured, less returns and open disputes
-    shares    shares, in that currency, of payments not in doubt; empty unless a payment names parts
-    came_on_top
-              amount that came on top of the price on these payments
-    on_top    part of `came_on_top` that is still held
-    percent   how much of the price a discount at a provider may take off
-    refused   part of the discounts at providers that the shop does not accept; None if nothing
-    lost_in_doubt
-              amount that payments in doubt returned beyond their smallest stated capture
-    counted   `held` of the payments not in doubt, less `on_top` and `lost_in_doubt`: the price is
-              compared with it
-    surplus   amount by which `counted` exceeds the price; 0 if there is no price or no excess
-    owed      amount to give back: the surplus, or everything held if the shop canceled
-    returning part of `owed` that refunds under way will return
-    withheld  see `fulfilling.withheld`; set by `fold`
-    ship_by   when an unfulfilled order becomes a finding; set by `fold`
-    plain     whether there are captures only
+    payments       money of the attempts whose evidence mentions money
+    captures       movements that brought money
+    bodies         result of `contradicting_bodies`
+    doubts         reasons why payments are in doubt, by attempt
+    currency       currency of the price; without a price, of all captures. None if there is none or
+                   several
+    held           amount in that currency that was captured, less returns and open disputes, in
+                   minor units
+    shares         shares, in that currency, of the payments not in doubt; empty unless a payment
+                   names parts
+    came_on_top    amount that came on top of the price on the payments not in doubt
+    on_top         part of `came_on_top` that is still held
+    percent        largest share of the price that a discount at a provider may take off
+    refused        part of the discounts at providers that the shop does not accept; None if nothing
+    lost_in_doubt  amount that payments in doubt returned beyond their smallest stated capture
+    counted        amount that is compared with the price. It is `held` of the payments not in
+                   doubt, less `on_top` and `lost_in_doubt`
+    surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
+    owed           amount to give back. It is the surplus, or everything held if the shop canceled
+                   the order
+    returning      part of `owed` that refunds under way will return
+    withheld       result of `fulfilling.withheld`, set by `fold`
+    ship_by        instant when an unfulfilled order becomes a finding, set by `fold`
+    plain          whether there are captures only
     """
 
     expected: Expectation
@@ -252,8 +254,9 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return the money that a payment kept, and the part that open disputes hold. A dispute that is
-    open again after a loss holds its whole amount, because reopening returns no money."""
+    """Return the money that a payment kept, and the part of it that open disputes hold. A dispute
+    that was lost and then opened again holds its whole amount, because reopening returns no money.
+    """
     kept = payment.captured(currency)
     if payment.plain:
         return PaymentSum(kept, 0)
@@ -289,10 +292,10 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set currency, `held`, `counted`, `surplus` and `owed`.
+    """Set `currency`, `held`, `counted`, `surplus` and `owed`.
 
-    A payment in doubt does not count, but amounts returned beyond its smallest stated capture are
-    deducted.
+    `counted` leaves out payments in doubt. But if such a payment returned more than its smallest
+    stated capture, the excess is deducted from `counted`.
     """
     price = judgement.expected.money
     if price is not None:
@@ -363,8 +366,8 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment has only standalone refunds, and other payments brought at least as
-    much."""
+    """Return whether a payment has only standalone refunds and the order's captures cover all
+    returned money."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -473,8 +476,9 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if payments are in doubt, or if only an excess return prevents success.
-    An excess return is a payment that returned more than it brought. Return None in other cases."""
+    """Decide `unresolved` if payments are in doubt. Also decide `unresolved` if a payment returned
+    more than it brought, and the order would be paid without that excess. Return None in all other
+    cases."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -531,8 +535,8 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason of a fully refunded order. States a reversal's amount if it fits no
-    payment."""
+    """Return the reason that a fully refunded order has. If a reversal states an amount that fits
+    no payment, the reason names that amount."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -547,8 +551,8 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts stated for a reversal that equal neither the money taken back nor a
-    capture."""
+    """Return the amounts that events state for a reversal, if they fit nothing. An amount fits if
+    it equals the money taken back, the payment's captured total or one of its captures."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]

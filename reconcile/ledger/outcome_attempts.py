@@ -31,8 +31,8 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Judge an attempt by its highest-ranked claim, else by the deadline, else as pending.
-    A reversal without a capture counts as a cancellation."""
+    """Judge an attempt by its highest-ranked claim. Without a claim that decides, judge the attempt
+    by its deadline. A reversal without a capture counts as a cancellation."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)
@@ -89,8 +89,9 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return until when the customer can revoke the last capture. The longest stated period counts.
-    If some events name the method, only their periods count."""
+    """Return until when the customer can revoke the last capture; None if no period is stated. The
+    longest stated period counts. If any event that states a period also names the payment method,
+    only such events count."""
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]
@@ -100,8 +101,8 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
-    """Return whether a reservation was ended later, with provider dates for both the start and the
-    end."""
+    """Return whether a reservation was released later. The provider must have dated both the
+    reservation and the release."""
     if any(each.event.occurred_at is None for each in reserved):
         return False
     ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]
@@ -164,11 +165,12 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """Return when to stop waiting for a final event; None if nothing dates the attempt.
 
-    The deadline is the session's expiry plus grace. If the expiry is unknown, the deadline is one
-    payment window plus grace after the session's opening, its first known date or its request.
-    Grace allows for the time that the final event takes to arrive. A claim of a slow payment moves
-    the deadline to the end of the claim's window and replaces the session's expiry, because the
-    customer has acted in time.
+    The deadline is the end of the attempt plus grace, because the final event takes time to arrive.
+    The end is the session's expiry. If the expiry is unknown, the end is one payment window after
+    the session's opening, its first known date or its request.
+
+    If a slow payment is under way, the deadline is the end of its window. The session's expiry then
+    no longer counts, because the customer has acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

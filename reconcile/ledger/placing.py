@@ -32,11 +32,11 @@ CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
 
 
 class Placed(NamedTuple):
-    """The strongest claim on an event.
+    """The strongest evidence on the order to which an event belongs.
 
-    order  the order to which the event was assigned; None if the assignment was withdrawn
-    by     ids that prove the claim: the assignment, or the record in which the shop named the order
-           and the events that tie the session to the payment
+    order  order to which the event belongs; None if an assignment was withdrawn
+    by     ids of the evidence: the assignment, or the record in which the shop named the order and
+           the events that tie the session to the payment
     """
 
     order: str | None
@@ -44,7 +44,8 @@ class Placed(NamedTuple):
 
 
 class Placing:
-    """The assignments and namings in a history. `placed` returns the claim on an event."""
+    """Index of the records in a history that assign payments to orders or name their sessions.
+    `placed` returns the strongest such evidence on an event."""
 
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
         """Index the records, which must be in the order in which they were recorded."""
@@ -111,8 +112,9 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order that other events of the same payment name, for an event without a
-        claim. Return None if the order that the event itself names counts."""
+        """Return the order of the payment of an event, as other events of the payment name it. Call
+        this only for an event that no record assigns. Return None if the event belongs to the order
+        that it names itself."""
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -133,7 +135,8 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references, with the ids of those events."""
+        """Return the orders that events name together with these references. Each order has the ids
+        of the events that link it to the references."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():

@@ -351,8 +351,8 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that tell staff what to do. Leave out accepted findings, and findings
-    whose events also have a more specific finding."""
+    """Return the findings from which instructions for staff follow. Omit accepted findings,
+    findings that no longer matter, and findings whose events also have a more specific finding."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -574,8 +574,8 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 
 def _gone(finding: Finding) -> bool:
-    """Return whether the finding is about a shipped order that was paid and whose money then went
-    back."""
+    """Return whether the finding is about an order that was paid and shipped before all its money
+    went back."""
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 

@@ -79,8 +79,8 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Turn the states of one refund or chargeback into events, and append the events to
-        `claims`."""
+        """Convert what answers state about one refund or chargeback to separate events. Append the
+        events to `claims`."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -121,11 +121,11 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the steps of a sum, one for each version. If a version has several sums, take the
-        greatest.
+        """Return one step of a sum for each version that states the sum. If one version states
+        several amounts, take the greatest.
 
-        An answer with a version and a payment never takes back an answer that lacks either. An
-        answer without a payment may be about another payment.
+        Some answers lack a version or a payment. An answer that has both never takes back money
+        that such an answer states, because that money may be another payment's.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -155,8 +155,8 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount of a sum that no answer, confirmed by a later answer, has taken
-    back."""
+    """Return the greatest amount of a sum that still stands. An amount no longer stands if a later
+    answer states another amount and an even later answer confirms that."""
     return max(
         [
             step.minor

@@ -21,9 +21,9 @@ from reconcile.money import Money
 class Position:
     """Content of a published ledger, without the counts that change with every redelivery.
 
-    substance  one line of text: outcome, money, attempts, findings other than counts, the number of
-               findings in _EACH_BY_ITSELF, and the amounts of restated open disputes. Ledgers with
-               equal substance need no revision between them.
+    substance  one line of text. It has the outcome, the money, the attempts, the findings other
+               than counts, the number of findings in _EACH_BY_ITSELF, and the amounts of restated
+               open disputes. No revision is needed between ledgers with equal substance
     """
 
     outcome: Outcome
@@ -95,8 +95,8 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return an open dispute's name and amount if the amount has changed since the first event;
-    else ""."""
+    """Return the name and amount of an open dispute, if its amount is not the amount that its first
+    event states. Otherwise return ""."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]

@@ -34,9 +34,9 @@ Mark = tuple[str, str, str]
 class Shops(NamedTuple):
     """The judgement of a set of events, by event key.
 
-    aside     events that are set aside, with the reason
-    rests_on  ids of the events that prove an event to be ours, for each of our events that does not
-              name the shop itself
+    aside     reason for each event that is set aside
+    rests_on  ids of the events that prove that an event is ours, for each of our events that does
+              not itself name our shop
     """
 
     aside: Mapping[EventKey, Aside]
@@ -96,7 +96,8 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these marks and all marks tied to them, with the ids of the tying events."""
+    """Return these marks and all marks that events tie to them, directly or through other marks.
+    Each mark has the ids of the events that tie it."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

@@ -47,11 +47,11 @@ Followed = tuple[StatementBalances, StatementBalances | None]
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement with the next statement of its account, or None.
+    """Yield each statement with the next statement of its account; None if there is no next one.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. If several statements may be next, one whose opening balance matches is
-    preferred.
+    closing balance. If several statements may be the next one, prefer a statement that opens with
+    the closing balance.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):

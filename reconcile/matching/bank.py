@@ -182,8 +182,9 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links in three steps: links by hand whose sums agree, then links by hand or by
-        reference in one currency, then those across currencies."""
+        """Yield links in three steps. First come links that a person made and whose sums agree.
+        Then come links in one currency that a person or a reference makes. Last come such links
+        between two currencies."""
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -265,9 +266,11 @@ class BankLeg:
         return replace(link, bucket=bucket)
 
     def _by_date(self) -> Iterator[Link]:
-        """Join payouts and lines with equal sums, each line within the date margin of its payout.
+        """Join payouts and lines with equal sums, if the line is dated within the margin of the
+        payout.
 
-        Equal sums are interchangeable: the earliest payout takes the earliest line that it can.
+        The lines of equal sums are interchangeable. The earliest payout gets the earliest line that
+        is within its margin.
         """
         payouts: dict[tuple[str, int], list[Payout]] = defaultdict(list)
         for payout in self._left_payouts():
@@ -400,12 +403,12 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers whose next payout is later than ever before, judged by their unsettled
-        captures.
+        """Find providers that have not paid out for longer than ever before although captures are
+        unsettled.
 
-        Only captures count that are older than the longest time between two payouts and that no
-        other break reports as unsettled. Wallets are left to `Wallets`, which knows each wallet's
-        balance.
+        Only captures older than the longest time between two payouts count. Captures that another
+        break reports as unsettled do not count. This method leaves out wallets, because `Wallets`
+        knows the balance of each wallet.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
@@ -489,7 +492,10 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return for each currency the spans that all of these (currency, name) pairs cover."""
+    """Return, for each currency, the spans of time that all its names cover.
+
+    names  pairs of a currency and the name of a bank account or source
+    """
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -634,8 +640,8 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line for the search, under its id alone. Its texts hold other people's data,
-    and breaks are stored for ever."""
+    """Return a bank line for the search. Only the line's id can be shown, because its texts hold
+    other people's data and breaks are stored for ever."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

@@ -37,19 +37,20 @@ class Candidate:
 class Break:
     """One difference.
 
-    order       the order's reference as the ledger writes it; without a ledger, as book or
-                statement write it
-    payment     the provider's payment reference, if the difference is about one payment
-    subject     distinguishes breaks with equal cause, order and payment: the part of a line's id
-                that all versions of the line share
-    money       money at stake, never negative
-    since       instant from which the break's age counts: the latest date of the items that
+    order       reference of the order as the ledger writes it; without a ledger, as the book or the
+                statement writes it
+    payment     reference of the payment at the provider, if the difference is about one payment
+    subject     text that distinguishes breaks with equal cause, order and payment. It is the part
+                of a line's id that all versions of the line share
+    money       amount at stake, never negative
+    since       instant from which the break's age counts. It is the latest date of the items that
                 disagree
-    cites       ids of events, records and lines that the break rests on
+    cites       ids of the events, records and lines that show the break
     candidates  nearest lines that did not match, at most three, the nearest first
-    left        amounts that the break leaves unsettled, by currency without zeros; positive if
-                money is still to come. They are posted in transit if the cause is about the bank,
-                in the wallet if it is about a wallet, else in the clearing account
+    left        amounts that the break leaves unsettled, one for each currency, never zero. An
+                amount is positive if money is still to come. It is posted in transit if the cause
+                is about the bank, and in the wallet if the cause is about a wallet. Else it is
+                posted in the clearing account
     """
 
     cause: BreakCause
@@ -274,7 +275,8 @@ class _Being:
         self._money, self._left = step.money, step.left
 
     def _decided(self, step: Step, did: str) -> None:
-        """Apply a person's decision, unless a run has since seen another amount of money."""
+        """Apply a person's decision. Ignore the decision if a run has meanwhile found another
+        amount of money."""
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided

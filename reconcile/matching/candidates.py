@@ -47,13 +47,13 @@ of the amount."""
 class Searchable:
     """A line that could be the partner of another line.
 
-    line       its line id, or the order's reference
-    reference  the reference shown
-    keys       `match_key` of all its references
-    names      keys by which another line's text may name this line
-    named      keys that its own texts name
-    people     keys of the orders whose customer's phone number received the money; for an order,
-               its own key
+    line       id of the line, or the reference of an order
+    reference  reference of the line that people are shown
+    keys       `match_key` of each reference of the line
+    names      keys that identify this line in the texts of another line
+    named      keys that occur in this line's own texts
+    people     keys of the orders whose customer's phone number received the money. For an order,
+               this is the order's own key
     """
 
     line: str
@@ -197,7 +197,8 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return the known facts of a near miss, without the differing field."""
+    """Return further facts about a near miss: a name in a text, an equal number, nearly equal
+    times."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))
@@ -223,8 +224,8 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return how many points two lines are apart, and the field with the most points. The number is
-    None if the lines are too far apart to be candidates."""
+    """Return the distance of two lines in points, and the field that adds the most points, with its
+    facts. The distance is None if the lines are too far apart to be candidates."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -258,10 +259,10 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the part between equal beginnings and equal ends.
+    """Return the length of the part that remains between equal beginnings and equal ends.
 
-    It equals the edit distance for one wrong, missing or doubled character, or two swapped ones;
-    otherwise it may be larger, never smaller.
+    This length equals the edit distance if one character is wrong, missing or doubled, or if two
+    characters are swapped. In other cases the length is never smaller than the edit distance.
     """
     first = 0
     shorter = min(len(one), len(other))
@@ -394,8 +395,8 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score, if no other has that score and it is at least
-    `least`."""
+    """Return the suggestion with the highest score. Return None if its score is below `least`, or
+    if another suggestion has the same score."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

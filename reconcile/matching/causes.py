@@ -65,21 +65,21 @@ a pair   all, if the first fact, a cost or a sum due, exceeds the second
 class Cause:
     """Words of a cause, and what follows from the cause.
 
-    name         a few words, for cells
-    meaning      one sentence, for pages
-    sentence     what differs, with the break's facts. No full stop, as in `rated`, `step`,
-                 `step_by_how`
-    rated        replaces `sentence` if the amounts are compared at a rate
-    step         what a person should do
-    step_by_how  replaces `step` for money that went back in only one way, by that way
-    partners     causes of breaks that may be the other half; a match by hand closes both
-    not_by_hand  what closes the break, if a match by hand cannot
-    two_people   why accepting the break always takes two people; empty if one person can accept it
-    accepts      findings on the break's order that are accepted with the break
-    late         the decision to propose if the break is about late money
+    name         cause in a few words, for cells
+    meaning      cause in one sentence, for pages
+    sentence     template of the sentence on what differs, without a full stop
+    rated        template that replaces `sentence` if the amounts are compared at a rate
+    step         template of the instruction for a person, without a full stop
+    step_by_how  templates that replace `step` for money that went back in only one way, by that way
+    partners     causes of breaks that may be the other half of the break. A match by hand closes
+                 both breaks
+    not_by_hand  text on what closes the break, if a match by hand cannot close it
+    two_people   reason why two people must always accept the break; empty if one person can
+    accepts      findings on the break's order that are accepted together with the break
+    late         decision to propose if the break is about late money
     blocks       whether the break must be decided before its month can be closed
-    apart        whether the break is reported apart from an order's price, so that no book line is
-                 searched
+    apart        whether the break is reported separately from the order's price. No book line is
+                 searched for such a break
     of_movement  whether the break's subject is a source or an event instead of a line
     """
 

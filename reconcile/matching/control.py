@@ -113,7 +113,8 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of rows of one side and currency, counted when they were read."""
+    """Number and sums of the rows of one side and currency. They are counted while the rows are
+    read, before matching."""
 
     side: Side
     currency: str

@@ -90,11 +90,11 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book's amount that no provider received: the tenders, or 0.
+        """Return the part of the book's amount that no provider received, in minor units.
 
-        A book states either whole prices or the amounts due at providers. The nearer amount is
-        used. If the shop stated no tender, the book itself may name a further payment method
-        (`by_method`).
+        A book states either whole prices or the amounts due at providers. Assume the one that is
+        nearer to the money that came. If the shop stated no tender, the book itself may name a
+        second payment method (`by_method`). Return 0 if no part was paid otherwise.
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -190,8 +190,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add the unsettled money in `funds.beside` to the first break about doubt, else to the first
-    break."""
+    """Add the unsettled money in `funds.beside` to the first break about an unresolved order or a
+    payment in doubt. If there is no such break, add the money to the first break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -287,8 +287,8 @@ def _still_unresolved(pair: Pair) -> Verdict | None:
     """Return a verdict if the ledger is unresolved although the book agrees with the money; else
     None.
 
-    Also return None if the book names a method that paid the rest of the price. Then the ledger
-    lacks only that tender.
+    Also return None if the book names a second payment method that paid the rest of the price. In
+    that case the ledger is unresolved only because it does not know about that method.
     """
     if not pair.funds.unresolved or pair.by_method:
         return None
@@ -411,8 +411,8 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks about a contradicted assignment, and about surplus and doubt in each
-    currency."""
+    """Yield a break about a contradicted assignment. For each currency, yield a break about money
+    owed back, and a break about money in doubt."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

@@ -38,10 +38,11 @@ class Offer(NamedTuple):
 
 @dataclass(slots=True)
 class Fits:
-    """Lines that fit each other, by name.
+    """Lines of two sides that fit each other, by name.
 
-    pairs        lines that fit each other and no other line
-    left, right  other lines, each with the names of all lines that it fits
+    pairs  lines that fit each other and no other line
+    left   remaining lines of the first side, each with the names of all lines that it fits
+    right  remaining lines of the second side, each with the names of all lines that it fits
     """
 
     pairs: list[tuple[str, str]]
@@ -95,14 +96,14 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
 
 
 class Rest:
-    """Unmatched rows by kind, sorted. Each method of joining removes the rows that it claims.
+    """Unmatched rows by kind, sorted. Each method of joining removes the rows that it uses.
 
-    orders    by key and reference
-    book      lines of one reference, by the id of the first
-    captures  by order, source, payment and part of the payment
-    lines     by their ids
+    orders    rows of orders, by key and reference
+    book      book lines of one reference, by the id of the first line
+    captures  captures, by order, source, payment and part of the payment
+    lines     statement lines, by their ids
     paid_out  disbursements, by their ids
-    refunds   refunds in the book that have not arrived
+    refunds   refunds that the book states and that have not arrived
     """
 
     def __init__(self, left: Left) -> None:

@@ -131,8 +131,8 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Merge equal tariffs whose keys differ only in the last detail. The general tariff comes
-    last."""
+    """Return the tariffs as rules. Special rules with equal tariffs become one rule if only their
+    last detail differs. The rule for the general tariff comes last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:

@@ -56,24 +56,22 @@ class Return(NamedTuple):
 class Funds:
     """The money of one order, or of several orders that a group or a person joins.
 
-    currency            currency of the price, if money came in it; else of the first money that
-                        moved or may have moved
-    others              whether captures of another currency can't be distinguished from the order's
-                        money
-    captured, refunded  in `currency`, both positive; without payments in doubt, unless the order is
-                        unresolved
-    over                part of `captured` beyond the price, held or returned, except the part on
-                        top
-    on_top              part of `captured` on top of the price, held or returned
-    in_doubt            further money that may have been captured, in `currency`; unresolved orders
-                        only
-    doubted             payments in doubt
-    at_doubt            money at stake in `doubted` by currency; empty for unresolved orders
-    owed                money held beyond the price and owed back, by currency
-    tendered            part of the orders' prices that was paid otherwise, in `currency`
-    beside              unsettled money of statement lines; the break about the order's doubt
-                        reports it
-    at                  when the last money came; without money, when the order was opened
+    currency  currency of the price, if money came in it. Otherwise the currency of the first money
+              that moved or may have moved
+    others    whether captures in another currency cannot be distinguished from the order's money
+    captured  sum of captures in `currency`. Payments in doubt are left out unless the order is
+              unresolved
+    refunded  sum of returns in `currency`, as a positive number, of the same payments
+    over      part of `captured` beyond the price, whether it is held or went back. The part on top
+              is not included
+    on_top    part of `captured` on top of the price, whether it is held or went back
+    in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
+    doubted   payments in doubt
+    at_doubt  money at stake in `doubted`, by currency; empty for unresolved orders
+    owed      money held beyond the price and owed back, by currency
+    tendered  part of the orders' prices that was paid otherwise, in `currency`
+    beside    unsettled money of statement lines, which the break about the order's doubt reports
+    at        when the last money came; without money, when the order was opened
     """
 
     rows: tuple[TakingRow, ...]
@@ -263,8 +261,8 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the money at stake in doubted payments: by currency, the larger of captured and
-    returned."""
+    """Return the money at stake in payments in doubt. For each currency, this is the captured or
+    the returned sum, whichever is larger."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -323,19 +321,19 @@ class RefundDue(NamedTuple):
 class Left:
     """Rows that wait for the second look.
 
-    orders     orders with money but no book line that fits
-    book       lines of one reference that claim money that was not found
-    idle       lines of one reference that claim nothing; an order with another key may have paid
-               them
-    captures   captures that a statement should have
-    awaited    captures that a later statement may have; an unmatched line may settle them
+    orders     orders that have money but no book line that fits
+    book       book lines of one reference that claim money, if no order with that money was found
+    idle       book lines of one reference that claim no money. An order with another key may have
+               paid them
+    captures   captures that a statement should already have
+    awaited    captures that a later statement may have. An unmatched line may settle them, too
     lines      statement lines of unknown payments
     suspended  statement lines of unallocated payments
-    paid_out   disbursements, with a key if they name an order or payment that has money
-    refunds    orders whose book states a refund that has not arrived; a disbursement may be that
+    paid_out   disbursements. They have a key if they name an order or a payment that has money
+    refunds    orders whose book states a refund that has not arrived. A disbursement may be that
                refund
-    together   by order, the id of the first of its book lines, for orders that may also have paid
-               other lines of their group
+    together   ids of first book lines, by order, for orders that may also have paid other lines of
+               their group
     """
 
     orders: list[TakingRow] = field(default_factory=list)
