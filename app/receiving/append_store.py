@@ -324,7 +324,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
     """Count the deliveries that were read. Call this last in a transaction, because the counters'
     rows stay locked until the commit.
 
-    On SQLite, also set the number of reader starts without a result to zero.
+    On SQLite, also set the counter STARTS to zero, because this reader has appended something.
     """
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
