@@ -94,11 +94,11 @@ def money(minor: int, currency: str) -> Money:
 
 
 def from_major(amount: Decimal | int | str, currency: str) -> Money:
-    """Convert an amount in major units, such as Decimal("1500.00"), exactly. Never rounds.
+    """Convert an amount in major units, such as Decimal("1500.00"), exactly. Never round.
 
-    Decimals that are all zero don't count: 10900.0 is whole in any currency. Raises InexactAmount
-    if the amount has more decimals than the currency, MoneyError if it is not finite or does not
-    fit in 64 bits of minor units, or if the currency is unknown.
+    Trailing zeros do not count as decimals: 10900.0 is whole in any currency. Raises InexactAmount
+    if the amount has more decimals than the currency. Raises MoneyError if the amount is not finite
+    or exceeds 64 bits of minor units, or if the currency is unknown.
     """
     exponent = exponent_of(currency)
     try:

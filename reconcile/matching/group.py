@@ -115,7 +115,8 @@ class Deciding:
             self.pair(moved[0], *references.values())
 
     def _apart(self, funds: list[Funds], references: dict[str, list[BookRow]]) -> None:
-        """Set aside orders without book lines, and book lines without money."""
+        """Set aside orders that have no book lines, and book lines that have no money. The second
+        look searches partners for them."""
         for each in funds:
             if not keep(self.left.orders, each.rows[0]):
                 self.end_order(each, facts=NOT_SEARCHED)
@@ -156,7 +157,10 @@ class Deciding:
         return rest, references
 
     def pair(self, funds: Funds, rows: Sequence[BookRow], *, kind: MatchKind | None = None) -> None:
-        """Match an order with the lines of one reference, or with the lines that `kind` joined."""
+        """Match an order with book lines.
+
+        rows  lines of one reference, or the lines that the method `kind` joined with the order
+        """
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
         if lines.repeated and not amounts_fit(pair):
@@ -208,7 +212,8 @@ class Deciding:
         self.tally.place_book(rows, "ambiguous")
 
     def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report an order that several book lines fit. The caller places the lines."""
+        """Report an order that several book lines fit. The lines get no bucket here; the caller
+        places them."""
         found = Break(
             cause="ambiguous",
             order=funds.order,
@@ -238,7 +243,8 @@ class Deciding:
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Place an order and its lines in the buckets of a verdict, and report its decisions."""
+        """Put an order and its lines into the buckets that a verdict names. Report the verdict's
+        decisions."""
         if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
             "refund_not_received"
         ]:
@@ -270,7 +276,7 @@ class Deciding:
             self.tally.unsearched += 1
 
     def plainly_unsettled(self, row: TakingRow) -> None:
-        """Set aside the capture of a plain order without a statement line."""
+        """Set aside the capture of a plain order, because no statement line settles the capture."""
         self.unsettled(captures_of(row)[0])
 
     def unsettled(self, capture: Capture) -> None:
@@ -282,8 +288,8 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over rows that another matching set aside, as far as there is room. The rows arrive
-        in the order in which a single matching would have met them."""
+        """Take over rows that another matching set aside, up to the limit of rows. The order of the
+        rows is the order in which one matching of all rows would have read them."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:
@@ -343,9 +349,10 @@ class Deciding:
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> bool:
-        """Report book lines without money, unless a person found the money in the bank.
+        """Report book lines without money. Do not report them if a person found their money in the
+        bank.
 
-        Returns whether a break was reported.
+        Return whether a break was reported.
         """
         if self.terms.any_hands and any(map(self._in_bank, lines.rows)):
             self.tally.place_book(lines.rows, "outside_providers")

@@ -175,7 +175,8 @@ def _taken(movement: Movement, money: Money) -> Taken:
 
 
 def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
-    """Return the refunds that failed, each once, with the amount that an event states for it."""
+    """Return each failed refund once. Its amount is what the failure states, or else what an event
+    of the same refund states."""
     if all(finding.code != "refund_failed" for finding in ledger.findings):
         return ()
     stated = [each.event for each in ledger.case.heard if each.event.payment is not None]
@@ -202,10 +203,10 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 
 
 def _called(attempt: AttemptEvidence) -> str:
-    """Return the reference that a statement uses for the payment.
+    """Return the reference by which statements name the payment.
 
-    An answer about a session alone names no payment. In that case, use the reference that the
-    unconfirmed events name, if they agree.
+    An answer about a session names only the session. In that case, return the payment reference
+    that the unconfirmed events name, if all of them name the same one.
     """
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
@@ -215,10 +216,10 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return the amounts that may have been captured although the ledger has no entry for them.
+    """Return amounts that may have been captured and for which the ledger has no entry.
 
-    These are the largest stated amount of each capture without a certain amount, or the price of an
-    unresolved order without any amount. The README has the table.
+    If the amount of a capture is uncertain, return the largest amount that is stated for it. If an
+    unresolved order has no amount at all, return its price. The README has the table.
     """
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:

@@ -45,10 +45,10 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """The rows without a partner, and the indexes in which candidates for them are searched.
+    """The rows without a partner, and the indexes in which their candidates are searched.
 
     beside  bank lines without a partner
-    unpaid  receives the book lines that are reported as unpaid
+    unpaid  list to which book lines are added when they are reported as unpaid
     """
 
     def __init__(
@@ -180,8 +180,11 @@ class _Unmatched:
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
-        """Return the nearest lines. Lines of `charged` may be short by a provider's or bank's
-        charge."""
+        """Return the nearest lines.
+
+        charged  indexes of lines whose amounts may be lower because a provider or a bank deducted a
+                 charge
+        """
         return nearest_of(wanted, plain=plain, charged=charged, window=self._window)
 
 
@@ -271,11 +274,13 @@ class Matching:
     ) -> None:
         """Begin a matching.
 
-        hands       matches by hand; they join only rows that matching by key leaves open
-        suspense    unallocated payments: their statement lines match nothing else
-        keeping     tally to use in place of a new one
-        recipients  by disbursed payment, the keys of the orders whose customer's phone number
-                    received it
+        hands       matches by hand. They join only rows that matching by key leaves without a
+                    partner
+        suspense    unallocated payments. A statement line that names one of them is matched with
+                    nothing else
+        keeping     tally to use; None to create a new one
+        recipients  keys of orders, by payment of a disbursement. The phone number of the order's
+                    customer received the disbursement
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -324,7 +329,7 @@ class Matching:
         yield from tally.take_decisions()
 
     def part(self) -> MatchingPart:
-        """Return the counts and the unmatched rows of `by_key`, to be absorbed elsewhere."""
+        """Return the counts and unmatched rows of `by_key`, which another matching can absorb."""
         return MatchingPart(self._tally, self._left)
 
     def absorb(self, part: MatchingPart) -> None:
@@ -336,9 +341,10 @@ class Matching:
         self._deciding.absorb(part.left)
 
     def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
-        """Take the second look: join rows by hand, payment, group and rule.
+        """Take the second look at unmatched rows. Join them by a person's match, by payment, by
+        group and by date.
 
-        Then yield the breaks of the rows that are left, with their nearest candidates.
+        Then yield the breaks of the rows that are still unmatched, with their nearest candidates.
 
         beside  bank lines without a partner, as further candidates
         """
@@ -366,12 +372,12 @@ class Matching:
 
 
 class OtherPeriods:
-    """A matching of all other periods' orders, which finds their statement lines without a
-    movement.
+    """A matching of the orders of all other periods. It finds the statement lines of these orders
+    that settle no movement.
 
-    A report assigns a statement line to a period by the date of the money that the line settles.
-    That date may be in another period than the order. So the report must know which lines of such
-    orders settle nothing. Memory is bounded as in a matching.
+    A report assigns a statement line to the period of the money that the line settles, not to the
+    period of the order. If the line settles nothing, its own date decides. So the report must know
+    which lines settle nothing. Memory is bounded as in any matching.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -391,7 +397,8 @@ class OtherPeriods:
                 self._never_notified.update(decision.cites if group.takings else ())
 
     def never_notified(self) -> set[str]:
-        """Return the ids of lines that have an order but no movement. Call it after all orders."""
+        """Return the ids of lines that belong to an order but settle no movement. Call this after
+        all orders have been added."""
         rest = Rest(self._left)
         for _ in _by_each_way(rest, self._deciding):
             pass  # their own period reports it

@@ -16,9 +16,11 @@ from reconcile.matching.rows import StatementRow
 class Parted:
     """The result of pairing parts and lines.
 
-    pairs            parts and lines of equal amounts
-    captures, lines  the parts and lines that are left, in the order given
-    adds_up          whether both are left and their sums are equal
+    pairs     pairs of a part and a line with equal amounts
+    captures  parts without a line, in the order given
+    lines     lines without a part, in the order given
+    adds_up   whether `captures` and `lines` have equal sums, so that the lines together settle the
+              parts
     """
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
@@ -35,9 +37,9 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each line with a part of equal amount, the earliest part first.
 
-    If more lines than parts have one amount, none of these lines is paired. If all parts are paired
-    and the other lines add up to zero, the other lines are corrections: then all parts and lines
-    count as one sum.
+    If an amount occurs in more lines than parts, no line with this amount is paired. If all parts
+    are paired and the other lines add up to zero, these lines are corrections. In that case, no
+    pairs are returned, and all lines together settle all parts.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

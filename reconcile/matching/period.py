@@ -71,11 +71,11 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the common date of rows that must be matched together, where it differs from their own
-    date.
+    """Return the common date of rows that must be matched together. Omit rows whose own date is the
+    common date.
 
-    Keys are the rows' keys, or `place_of` a line. Pass all rows of keys that a group, a hand match
-    or a payment may join. Further rows do not matter.
+    The names in the result are the keys of the rows, or `place_of` a statement line. Pass all rows
+    that a group, a hand match or a payment may join with each other. Other rows do no harm.
     """
     sets = _Sets()
     for booked in book:
@@ -200,13 +200,14 @@ def within(
     elsewhere: set[str] | None = None,
     outside: Callable[[Group], None] | None = None,
 ) -> Streams:
-    """Return the three streams in key order, without orders of other periods.
+    """Return the three streams in key order, without the orders of other periods.
 
-    joined     date of orders that belong together with others (`joined_dates`)
-    elsewhere  receives the ids of statement lines whose own date is outside the period, except
-               lines that plainly settle their order
-    outside    receives every order outside the period and every line without an order, except
-               plainly settled orders that have no book line to join
+    joined     date that decides the period of each order that belongs together with others
+               (`joined_dates`)
+    elsewhere  set to which ids of statement lines are added whose own date is outside the period.
+               Lines that plainly settle their order are not added
+    outside    function that is called with each order outside the period and with each line without
+               an order. It is not called for a plainly settled order without a book line
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside

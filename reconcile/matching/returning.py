@@ -27,8 +27,8 @@ def balance_of(line: StatementRow | StatementLine) -> int:
 def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
     """Return whether a line settles exactly this return.
 
-    A dispute line may also settle a reversal of the payment that it names: some providers report a
-    chargeback as reversed in webhooks and as a dispute in statements.
+    A dispute line may also settle a reversal of the payment that the line names. Some providers
+    report one chargeback as a reversal in webhooks and as a dispute in statements.
     """
     if row.kind == "dispute" and row.gross > 0:
         return False  # it returns money, for which the ledger has no movement
@@ -56,8 +56,9 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund that a line took money for. Refund references are compared if both
-    have one, else payment and amount."""
+    """Return the failed refund for which a line took money; None if there is none. The line and the
+    refund must have the same refund reference. If one of them has no refund reference, they must
+    have the same payment."""
     if row.kind != "refund":
         return None
     for each in failed:
@@ -71,8 +72,9 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Return whether a line returns money and does not correct a capture. A payment line does so
-    only if it is negative and its amount is a return of its payment, or all of them."""
+    """Return whether a line returns money. A line of another kind than payment always does. A
+    payment line may correct a capture instead. It returns money only if it is negative, and its
+    amount is that of one return of its payment or of all returns together."""
     if row.kind != "payment":
         return True
     fitting = [each for each in returns if may_be_of(row, each, terms)] if row.gross < 0 else []
@@ -81,10 +83,11 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns of one payment that add up to these lines; an empty list if none do.
+    """Return the returns of one payment that add up to these lines; an empty list if no returns do.
 
-    Tries one return, then all returns, then all returns until the date of the last line. Part of a
-    lost dispute may have come back, and one sum may cover several refunds.
+    Try one return first. Then try all returns, because one line may combine several refunds. At
+    last, try all returns until the date of the last line, because part of a lost dispute may have
+    come back later.
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -98,11 +101,11 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Split lines into pairs that cancel each other out, and the rest.
+    """Divide lines into lines that cancel each other out in pairs, and all other lines.
 
-    Such pairs are a dispute that took money and its win, a refund and the money that came back from
-    it, and a payment that was announced and did not come. The ledger has no movement for these
-    pairs.
+    One pair is a dispute that took money and the win that returned it. Another is a refund and the
+    line that returned its money. The last is a payment that was announced and did not come. The
+    ledger has no movement for these pairs.
     """
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
@@ -137,7 +140,11 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return `unused` after deducting `minor` from the returns in `back`, reversals first."""
+    """Return the list `unused` after an amount was used up.
+
+    back   returns from which the amount is deducted, reversals first
+    minor  amount to deduct, in minor units
+    """
     rest = {id(each): each.minor for each in back}
     for each in sorted(back, key=lambda each: each.kind != "reversed"):
         used = min(minor, each.minor)
@@ -147,6 +154,7 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """Return `unused` without `parts`, by identity: an event may report two equal movements."""
+    """Return `unused` without the returns in `parts`. Compare them by identity, because one event
+    may report two equal movements."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

@@ -48,14 +48,15 @@ NO_KEY: Final = ""
 class TakingRow(NamedTuple):
     """One order's money. The row is flat if the order is plain (`is_plain`).
 
-    minor      captured minor units; 0 if no money moved
-    currency   of the capture, else of the price; empty if neither is known
-    source, payment, cite
-               of the capture; empty if no money moved
-    at         the provider's date of the capture, else `opened_at`
-    whole      the ledger line of an order that is not plain; then the six fields above are unused
-    beside     unsettled money of statement lines that the break about the order's doubt reports;
-               set by a matching
+    minor     captured minor units; 0 if no money moved
+    currency  currency of the capture, else of the price; empty if neither is known
+    source    source of the capture; empty if no money moved
+    payment   payment reference of the capture; empty if no money moved
+    cite      id of the event that states the capture; empty if no money moved
+    at        date that the provider gave the capture; without a capture, `opened_at`
+    whole     ledger line of an order that is not plain. The six fields above are then unused
+    beside    unsettled money of statement lines that the break about the order's doubt reports. A
+              matching sets it
     """
 
     key: str
@@ -91,13 +92,15 @@ class BookRow(NamedTuple):
 class StatementRow(NamedTuple):
     """One line of a statement: a key, then the fields of a `StatementLine`.
 
-    key       `match_key` of the line's own order reference. Without one, the key of the only order
-              whose ledger knows its payment, else NO_KEY. The reader of the lines sets it. The
-              line's own reference has priority because it never changes, so lines are stored in
-              this order. If it names the wrong order, the second look finds the line by its payment
-    source    source whose statement it is; empty if unknown. An equal payment reference of another
-              source that has its own statements is another payment
+    key       `match_key` of the order that the line itself names. If the line names none, the key
+              of the only order whose ledger has the line's payment, or NO_KEY. The reader of the
+              lines sets it
+    source    source whose statement has the line; empty if unknown. If another source has its own
+              statements, an equal payment reference there is another payment
     known_at  when a line without a date was first imported; None for other lines
+
+    The order that a line names has priority because it never changes, so lines can be stored in its
+    order. If the line names the wrong order, the second look finds the line by its payment.
     """
 
     key: str
@@ -138,11 +141,11 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Return whether a flat row holds all that a match needs.
+    """Return whether a flat row holds everything that matching needs to know about the order.
 
-    Either the outcome is `succeeded` with one capture that rests on one event, or no money moved
-    and the outcome is not `unresolved`. In both cases, no finding is WEIGHTY, no payment is in
-    doubt, and no refund failed. Nothing is owed back, tendered or on top of the price.
+    The order must have succeeded with one capture that one event states, or no money moved and the
+    order is not unresolved. It must have no WEIGHTY finding, no payment in doubt and no failed
+    refund. Nothing may be owed back, tendered or on top of the price.
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
@@ -179,13 +182,15 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest         lines of the reference that claim nothing while others do
-    status       combined status of the lines
-    charge       sum of positive amounts, without lines that repeat another line's charge
-    credit       sum of negative amounts and of refunds, positive
-    placed_at    latest date; None if there is none
+    rest         lines that state no money movement, if other lines of the reference do
+    status       common status of the lines
+    charge       sum of the positive amounts. A line that repeats another line's charge is not
+                 included
+    credit       sum of the negative amounts and of the refunds, as a positive number
+    placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
-    repeated     whether a line repeats another line's charge; `lines_of(apart=True)` counts both
+    repeated     whether a line repeats another line's charge. With `lines_of(apart=True)`, both
+                 lines count
     """
 
     rows: tuple[BookRow, ...]
@@ -204,7 +209,7 @@ class Lines:
 
     @property
     def claims(self) -> bool:
-        """Return whether the book claims that money moved."""
+        """Return whether the book says that money moved."""
         return self.status in ("paid", "refunded")
 
     @property
@@ -225,8 +230,8 @@ class Lines:
 
     @property
     def money(self) -> Money:
-        """Return the amount that the book says came; without one, the amount that it says went
-        back."""
+        """Return the amount that came according to the book. If none came, return the amount that
+        went back according to the book."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 
@@ -239,12 +244,13 @@ def claims(row: BookRow) -> bool:
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """Return the lines of one reference. If some claim money, the others become the rest.
+    """Return the lines of one reference. If some lines say that money moved, the other lines become
+    `rest`.
 
-    A `refunded` line is about the charge of a `paid` line with the same reference, if it is for no
-    more money.
+    If the reference has a `paid` line, a `refunded` line with no larger amount repeats that line's
+    charge.
 
-    apart  whether to treat such a `refunded` line as a charge of its own, which came and went back
+    apart  whether to count such a `refunded` line as a separate charge, which came and went back
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -329,12 +335,12 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return for each row the index of the known line that the row repeats; None for a new line.
+    """Return the index of the known line that each row repeats; None for a row that is a new line.
 
-    Equal rows and lines are paired first, each once. Rows and lines that differ are then paired in
-    order if `same` says so.
+    First pair rows with equal known lines. Each line is paired only once. Then pair other rows, in
+    order, with known lines for which `same` is true.
 
-    same  whether a row and a differing known line can only be the same line
+    same  function that returns whether a row and a different known line can only be one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -353,13 +359,16 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two rows that differ can only be the same movement, stated twice.
+    """Return whether two different rows can only be two statements of one movement.
 
-    Different amounts are different movements, with one exception: the amount of a payment may have
-    been corrected, unless the times of day differ, which means two captures. Rows with opposite
-    signs may cancel each other out, so they are not the same. Lines of two wallets are two
-    movements, even if they share a receipt. Otherwise both rows must have the same payout; if one
-    has none, the same day of settlement, in any of the zones that the file may have been read in.
+    Rows of different amounts are two movements, except that a payment's amount may have been
+    corrected. But two payments with different amounts and different times of day are two captures.
+    Rows with opposite signs are two movements, because one may cancel the other. Lines of two
+    wallets are two movements, even with one receipt.
+
+    All other rows are one movement if they name the same payout. If one of them names no payout,
+    both must have the same day of settlement. The days are compared in every zone in which the file
+    may have been read.
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -408,8 +417,8 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
-    A date without a time is stored as the first instant of its day. It may have been read first in
-    UTC and later in the calendar's zone, or the other way round.
+    A date without a time is stored as the first instant of its day. The same date may have been
+    read once in UTC and once in the calendar's zone; then the two instants differ.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

@@ -33,8 +33,9 @@ class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
     tolerance  minor units by which the fee may differ, because providers round
-    where      names of details of a statement line, each with the values that are allowed; ""
-               stands for a line that doesn't state the detail. If empty, every line fits
+    where      conditions for a statement line: the name of a detail with its allowed values. The
+               value "" allows a line that does not state the detail. Without conditions, every line
+               fits
     """
 
     source: str
@@ -76,24 +77,26 @@ class ExpectedRate:
 class MatchRules:
     """The rules. Durations are microseconds.
 
-    tolerances      by currency; other currencies have none
-    date_window     lines without a common reference may match if amount and currency agree and
-                    their dates are at most this far apart; None if they never match
-    settle_margin   how long a capture may wait for its statement line: most providers pay out
+    tolerances      tolerated differences, by currency. A currency that is not listed has no
+                    tolerance
+    date_window     longest time between the dates of lines that are matched by amount and currency,
+                    without a common reference. None if such lines are never matched
+    settle_margin   how long a capture may wait for its statement line. Most providers pay out
                     within a week
-    book_margin     how far the book may lag behind the money: exports are made daily
-    money_margin    how far the money may lag behind a book line that says paid
-    refund_margin   how long a refund in the book may take to arrive
-    fees            fee rules; the first that fits a line counts, and other lines have no expected
-                    fee
-    bank_margin     how long a payout may take to reach the bank; by amount and date alone, it
-                    matches a bank line booked within that time
-    bank_payers     texts in any case; a payout's bank line contains one of them. If empty, any
-                    credit may be a payout
-    other_business  texts that mark other business: a bank line with one of them is no payout
-    rates           expected exchange rates; other pairs of currencies have none
-    methods         payment methods of the book whose money comes through no provider
-    currency        the merchant's own currency, for zero amounts of unknown currency
+    book_margin     how long the book may lag behind the money. Most exports are made daily
+    money_margin    how long the money may lag behind a book line that says paid
+    refund_margin   how long a refund that the book states may take to arrive
+    fees            fee rules. The first rule that fits a line counts. A line that no rule fits has
+                    no expected fee
+    bank_margin     how long a payout may take to reach the bank. A bank line without a reference is
+                    matched with a payout only within that time
+    bank_payers     texts, in upper or lower case, of which the bank line of a payout contains one.
+                    If empty, any credit may be a payout
+    other_business  texts that mark other business. A bank line with one of them is no payout
+    rates           expected exchange rates. A pair of currencies that is not listed has no expected
+                    rate
+    methods         payment methods in the book whose money comes through no provider
+    currency        currency of the merchant, used for zero amounts of unknown currency
     """
 
     tolerances: tuple[Tolerance, ...] = ()
@@ -168,11 +171,11 @@ class Coverage:
 
     Money dated outside these spans counts neither as missing nor as matched.
 
-    books       by order book. Each order is in only one book, so money is missing from the books
-                only if all of them cover its date
-    statements  by source; other sources have no statements
-    wallets     sub-accounts of sources: a source is covered where all of its wallets are covered
-    bank        by account
+    books       spans of each order book. An order is in only one book, so a missing book line is
+                reported only for a date that all books cover
+    statements  spans of each source. A source that is not listed has no statements
+    wallets     spans of sub-accounts of sources. A source is covered where all its sub-accounts are
+    bank        spans of each bank account
     takings     when the provider's webhooks began to arrive; None if there is no such limit
     lost        accepted gaps, in which webhooks may be lost
     """
@@ -188,12 +191,12 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why an item dated `at` may be missing from files with these spans; None if it must be
-    there.
+    """Return why an item dated `at` may be missing from the files that cover these spans. Return
+    None if the item must be there.
 
-    An item must be there if one span reaches from `at` to `due`, and `due` has passed. An item is
-    awaited if the last span ends earlier, because a later file may contain it. An item before the
-    first span or in a gap is not covered.
+    The item must be there if `due` has passed and one span covers the time from `at` to `due`. It
+    is awaited if the last span ends before `due`, because a later file may contain it. It is not
+    covered if `at` is before the first span or between two spans.
     """
     if spans and at >= spans[-1].until:
         return "awaiting"
@@ -217,7 +220,7 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the hand match that results when a person assigns a line or an order to a break."""
+    """Return the hand match that a person makes by giving a line or an order to a break."""
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
@@ -346,8 +349,8 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the span, including both ends; None if no gap
-        does. If the dates of the span are unknown, return the first gap of all."""
+        """Return the first accepted gap that overlaps the time span; None if no gap does. Both ends
+        belong to the span. If an end is None, the span is open at that end."""
         return next(
             (
                 span
@@ -366,11 +369,11 @@ class Terms:
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why money captured at `at` may be missing from statements; None if a statement
-        must have it.
+        """Return why no statement may show money that was captured at `at`. Return None if a
+        statement must show the money.
 
-        A statement must have it when the margin has passed and the source's statements cover the
-        margin.
+        A statement must show it once `settle_margin` has passed after the capture and the source's
+        statements cover that time.
         """
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
@@ -388,8 +391,8 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors by which an amount may be wrong: the minor units in one major unit of this
-    currency, and 100."""
+    """Return factors by which an amount is too large or too small if major and minor units were
+    mixed up. They are 100 and the number of minor units in one major unit of this currency."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 

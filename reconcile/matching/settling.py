@@ -34,7 +34,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    by order, the lines that the break about the order's doubt reports
+    beside    lines that the break about an order's doubt reports, by order
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -112,10 +112,10 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returns that should have a statement line and have none.
+        """Report returns that have no statement line although they should have one.
 
-        A return that was itself taken back is skipped together with its counterpart, because a
-        statement need not mention either.
+        If a return was itself taken back, neither the return nor its reversal is reported, because
+        statements may omit both.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
@@ -147,9 +147,8 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Place a line that may settle a movement of unknown amount. Return whether the line was
-        placed. The break about the doubtful payment, or about its order, reports the line's money.
-        """
+        """Put a line into a bucket if it may settle a movement of unknown amount. Return whether it
+        may. The break about the doubtful payment or its order reports the line's money."""
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -260,8 +259,8 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines as `join` does. If several lines fit the only capture, a line
-        that a person paired with the order is used."""
+        """Join captures and lines as `join` does. If there is only one capture and several lines
+        fit it, use the line that a person paired with the order."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -286,8 +285,9 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place parts of a payment with the lines that settle them. Return the rest. Each line
-        settles one part, or all lines together settle all parts."""
+        """Match parts of a payment with the lines that settle them. Return the parts and lines that
+        are left. Either each line settles one part, or all remaining lines together settle all
+        remaining parts."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -380,9 +380,10 @@ class Settling:
     def report_ambiguous(
         self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
     ) -> None:
-        """Report a capture that several lines fit. The caller places the lines.
+        """Report a capture that several lines fit. The lines get no bucket here; the caller places
+        them.
 
-        own  lines whose unsettled money this capture's break reports
+        own  lines whose unsettled money is included in the break about this capture
         """
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
@@ -443,8 +444,8 @@ class Settling:
         return unused
 
     def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
-        """Report a line that took money for a failed refund, if the statement should already show
-        it returned."""
+        """Report a line that took money for a failed refund, if the statement should have returned
+        the money by now."""
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
@@ -457,7 +458,7 @@ class Settling:
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
         """Report lines of one payment and kind whose sum differs from the money that went back.
-        Return the returns that are still without a line."""
+        Return the returns that no line settles."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]
@@ -523,10 +524,8 @@ class Settling:
 def by_source(
     captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
 ) -> list[tuple[list[Capture], list[StatementRow]]]:
-    """Group lines with the captures that their sources allow. No capture fits two groups.
-
-    Captures that no line may settle are left out.
-    """
+    """Group lines with the captures that they may settle by their sources. A capture is in only one
+    group. A capture that no line may settle is in no group."""
     found: list[tuple[set[str], list[StatementRow]]] = []
     for row in rows:
         sources = {each.source for each in captures if terms.settles(row.source, each.source)}
@@ -590,8 +589,8 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line without a movement leaves unsettled. It is the opposite of the
-    amount by which the line changes the balance."""
+    """Return the amount that a line without a movement leaves unsettled. If the line increases the
+    balance, the amount is negative; if the line decreases it, positive."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

@@ -70,14 +70,12 @@ assigned to the break's order; a match by hand cannot use it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A payment that is, or once was, unallocated.
+    """A payment that is unallocated, or was at some time.
 
-    taken       its movements, in the order in which they became known
-    steps       every change of the money in suspense, in the order in which the changes became
-                known
-    stands      a person's last decision about the payment, if still valid; None while it is
-                undecided
-    other_shop  whether the payment belongs to another shop, so that none of it is in suspense
+    taken       movements of the payment, in the order in which they became known
+    steps       changes of the money in suspense, in the order in which they became known
+    stands      last decision of a person about the payment, if it is still valid; else None
+    other_shop  whether the payment belongs to another shop. If so, none of its money is in suspense
     """
 
     source: str
@@ -90,8 +88,8 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        Ids in `taken.cites` beyond those of the payment's movement do not matter: in the order's
-        ledger, the movement also rests on the assignment.
+        The movement may cite more ids than its step in suspense, because in the order's ledger it
+        also cites the assignment.
         """
         cites = set(taken.cites)
         return any(
@@ -103,9 +101,10 @@ class Suspended:
         )
 
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
-        """Return the suspended money by currency, counting steps dated before an instant.
+        """Return the money in suspense by currency.
 
-        known  select steps by when they became known instead of by their dates
+        before  instant before which a step must be dated to count; None to count all steps
+        known   whether to compare when a step became known, instead of its date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:
@@ -200,7 +199,7 @@ def _moved(
 ) -> Iterator[SuspenseStep]:
     """Yield the steps by which a person's decision takes money out of suspense.
 
-    back  yield the steps that undo the decision instead
+    back  whether to yield the steps that undo the decision instead
     """
     if placing.into not in ("order", "other_business"):
         return
@@ -237,7 +236,8 @@ class Suspense:
         since: Instant | None = None,
         until: Instant | None = None,
     ) -> None:
-        """Index the payments. Those first captured from `since` to before `until` are reported."""
+        """Index the payments. A payment is reported if it was first captured from `since` to before
+        `until`."""
         self._since, self._until = since, until
         self._by_payment: dict[str, list[Suspended]] = {}
         for each in payments:

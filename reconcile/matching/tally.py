@@ -44,11 +44,13 @@ class Unsettled(NamedTuple):
 
 
 class Tally:
-    """The counts of one matching or of a part of it, and its decisions until they are taken.
+    """The counts of one matching or of a part of it, and its decisions until `take_decisions`
+    returns them.
 
-    plain      plain orders that agree, counted once for book and ledger lines
-    settled    plain captures with their statement line
-    unsettled  captures that a statement should have or will have, by source, currency and age in
+    plain      counts of plain orders that agree with the book. They stand for book lines and ledger
+               lines
+    settled    counts of plain captures with their statement line
+    unsettled  captures that a statement has or will have to show, by source, currency and age in
                whole days
     """
 
@@ -117,8 +119,8 @@ class Tally:
             self._add_order(self._sheet("takings", bucket), row)
 
     def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
-        """Count an order once in each captured currency, or in the price's currency if there is no
-        money."""
+        """Count an order once in each currency that was captured. If no money was captured, count
+        the order in the price's currency."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
             sums[capture.currency] = sums.get(capture.currency, 0) + capture.minor
@@ -324,12 +326,12 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """Receivers of orders that agree plainly.
+    """Where plainly agreeing orders are counted.
 
-    agreed     counts of book and ledger lines
-    settled    counts of statement lines
-    fee_fits   whether a line's fee is the expected one, or no fee is expected
-    unsettled  called with a plain order whose capture has no statement line
+    agreed     sheet in which book and ledger lines are counted
+    settled    sheet in which statement lines are counted
+    fee_fits   function that returns whether a line's fee is the expected one, or no fee is expected
+    unsettled  function that is called with a plain order whose capture has no statement line
     """
 
     agreed: Sheet
@@ -396,7 +398,7 @@ def merge(
 
 
 def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) -> None:
-    """Add the `Sums` of plain orders' statement lines to both sheets."""
+    """Add the `Sums` of plain orders' statement lines to the sheets `agreed` and `settled`."""
     if sums[COUNT]:
         _plus(settled[currency], sums)
         _plus(agreed[currency], sums[: SUM + 1])
@@ -415,7 +417,7 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
-    """Move the rows of a key into a list. Return the next two rows."""
+    """Move all rows of a key to a list. Return the two rows that follow."""
     make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:

@@ -54,8 +54,8 @@ _DATE: Final = re.compile(
 
 
 def telling(key: str) -> bool:
-    """Return whether a payout's key may be searched for in texts: long enough, and not a date.
-    Texts often contain their own date, which must not match a payout named by that date."""
+    """Return whether a payout may be searched for by this key in the texts of bank lines. The key
+    must be long enough and not a date, because texts often contain their own date."""
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 

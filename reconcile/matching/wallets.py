@@ -32,8 +32,8 @@ from reconcile.money import Money
 class WalletRow(NamedTuple):
     """One line of a statement that changes the balance of a wallet.
 
-    reference  of the payment, transfer or hold
-    balance    the balance that the statement states after it; None if it states none
+    reference  reference of the payment, transfer or hold
+    balance    balance after this line as the statement states it; None if it states none
     """
 
     source: str
@@ -81,11 +81,15 @@ MOST: Final = 1_000_000
 class WalletSums:
     """Movements of a wallet in a period, in minor units of its currency.
 
-    opening  balance at the start: as stated; if not stated, the sum of all earlier movements
-    settled, withdrawn, transferred, held, disbursed
-             money in minus money out, by flow
-    stated   the balance that the statement states at the end; None if it states none
-    since    for held money, the date of the oldest hold that is not released
+    opening      balance at the start of the period as stated. If none is stated, the sum of all
+                 earlier movements
+    settled      money that came from or went to payments, as a net sum
+    withdrawn    money that came from or went to the bank, as a net sum
+    transferred  money that came from or went to other wallets or currencies, as a net sum
+    held         money that was released or put on hold, as a net sum
+    disbursed    money that came from or went to other people, as a net sum
+    stated       balance at the end of the period as stated; None if none is stated
+    since        date of the oldest hold that is not released, for held money
     """
 
     source: str
@@ -143,8 +147,8 @@ def name_of(source: str, wallet: str) -> str:
 class Wallets:
     """All wallets as of one instant, checked for one period or for all time.
 
-    sums      of each wallet, and of held money
-    openings  of each wallet that had a balance before its first statement
+    sums      movements of each wallet, and of its held money
+    openings  opening balance of each wallet that had money before its first statement
     """
 
     def __init__(
@@ -173,11 +177,11 @@ class Wallets:
     def _balance(
         self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
     ) -> WalletSums:
-        """Add up a wallet, and check its stated balance at each instant.
+        """Add up the movements of a wallet, and check its stated balance at each instant.
 
-        Rows of one instant have no known order. Together they must lead from the balance before the
-        instant to one of the balances that they state, namely one that is not the start of another
-        row.
+        The order of rows with one instant is unknown. Together they must change the earlier balance
+        to one of the balances that they state. That balance must not be the starting balance of
+        another of these rows.
         """
         start = self._period.since
         stated, opening = None, None
@@ -272,11 +276,11 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows of one instant. Report a balance that contradicts the
-        rows.
+        """Return the balance after these rows, which have one instant. Report a stated balance that
+        the rows contradict.
 
-        before  the balance before these rows; None if unknown
-        after   the row before these rows, for the report: if it is in another file, a file between
+        before  balance before these rows; None if unknown
+        after   last row before these rows, for the report. If it is in another file, a file between
                 the two may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]

@@ -45,13 +45,14 @@ class FrozenMonth:
 def with_adjusting(
     fresh: Iterable[Transaction], closed: Sequence[FrozenMonth], *, at: Instant
 ) -> Iterator[Transaction]:
-    """Yield the fresh transactions of open months, then the adjusting entries, dated `at`.
+    """Yield the transactions of open months, then the adjusting entries for closed months, dated
+    `at`.
 
-    fresh   the journal made now, starting no later than the first closed month
-    closed  every closed month, the earliest first
+    fresh   transactions of a journal made now, which begins no later than the first closed month
+    closed  all closed months, the earliest first
 
-    Frozen and fresh journals are read side by side. They are in nearly the same order, so that
-    memory only holds their differences.
+    The frozen journals and the fresh journal are read in parallel. Their order is nearly the same,
+    so only their differences are held in memory.
     """
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()
@@ -110,7 +111,8 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings. For a reversal, return what it reversed."""
+    """Return a transaction with opposite postings. The reversal of a reversal has the words of the
+    original transaction."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -125,8 +127,8 @@ CITED: Final = 20
 
 
 class AdjustedMoney:
-    """Sum that adjusting entries move between accounts, by closed month and currency: the sum of
-    the debit balances that the entries leave on accounts."""
+    """Amounts that adjusting entries move between accounts, by closed month and currency. Each
+    amount is the sum of the debit balances that the entries leave on accounts."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()

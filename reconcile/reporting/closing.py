@@ -98,8 +98,8 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report, without ages of breaks: a break that grows older is no
-    change."""
+    """Yield the figures of a report. Omit the ages of breaks, because a break that only grows older
+    has not changed."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -211,16 +211,17 @@ class Adjusted:
 class Closing:
     """One closed month.
 
-    version      1, or one more than the version of the closing that was reopened
-    known_after  its evidence became known after this instant: `as_of` of the previous month's
-                 closing; 0 for the first
-    before       digest of the previous closing or reopening; None for the first
-    by, role     who closed it
-    proposed_at, approved_by
-                 when the closing was proposed, and who approved it; None if one person closed it
-    margin_days  days after the month's end before which it could not be closed
-    policy       the merchant's policy and rules, which folds and matches depend on
-    revenue      how its journal posts sales; None if it has payments only
+    version      number of the closing: 1, or one more than the closing that was reopened
+    known_after  instant after which the closing's evidence became known. It is `as_of` of the
+                 previous month's closing; 0 for the first closing
+    before       digest of the previous closing or reopening; None for the first closing
+    by           name of the person who closed the month
+    role         role of the person who closed the month
+    proposed_at  when the closing was proposed; None if one person closed the month
+    approved_by  name of the person who approved the closing; None if one person closed the month
+    margin_days  number of days that had to pass after the month's end before closing
+    policy       policy and rules of the merchant, on which folds and matches depend
+    revenue      how the month's journal posts sales; None if the journal has payments only
     program      version of the program
     checkpoint   size and head of the sealed log at closing; None if nothing was sealed. The audit
                  entry with the closing's digest is sealed later
@@ -457,9 +458,9 @@ NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One reason against closing, and one sentence on what to do about it.
+    """A reason why a month cannot be closed, and a sentence on what to do about it.
 
-    cause  cause of the breaks that it is about, if any
+    cause  cause of the breaks that the reason is about; None if it is not about breaks
     about  other subject of the reason, such as a source
     """
 
@@ -479,10 +480,11 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield each condition's name and sentence with a blocker; with None if the condition holds.
+    """Yield the conditions for closing: name, sentence and blocker. A condition that holds has the
+    blocker None.
 
-    Before the month is over, or while deliveries are unread, the other conditions cannot be judged
-    and are left out.
+    Before the month is over, or while deliveries are unread, the other conditions cannot be judged.
+    They are then omitted.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
@@ -533,7 +535,8 @@ def unread(behind_s: int) -> Blocker:
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
     """Yield a blocker for payments whose provider has not stated their position.
 
-    then  whether the month is closed as of a past instant, which later answers cannot cover
+    then  whether the month is closed as of a past instant. A provider that is asked now cannot
+          answer for a past instant
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -683,11 +686,11 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return two texts if files seem to count days in another zone: a sentence, and the files to
-    add.
+    """Return a sentence for a coverage gap that another time zone explains, and a text that names
+    the files to import.
 
-    That is so if one span covers the month except for some hours at its ends. If more is missing,
-    the sentence is empty.
+    A time zone explains the gap if one span covers the whole month, except for some hours at its
+    ends. If more is missing, the sentence is empty.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:

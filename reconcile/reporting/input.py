@@ -82,8 +82,9 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders that have one key but different spellings. A line goes to the order
-    with its payment, else to the order that it names, else to the first order."""
+    """Divide lines among orders whose references have the same key but different spellings. A line
+    goes to the order that has its payment. Without such an order, it goes to the order that it
+    names. Otherwise it goes to the first order."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -127,9 +128,11 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 class SettledLine:
     """A statement line and the movements that it settles, if the ledger has any.
 
-    fresh            movements in `taken` of which no earlier line settles a part
-    gross, fee, net  with the signs by which they change the merchant's balance: see `signed`
-    exchanged        whether it settles its movement in another currency
+    fresh      movements in `taken` that no earlier line settles, not even in part
+    gross      gross amount, with the sign by which it changes the merchant's balance (see `signed`)
+    fee        fee, with the sign by which it changes the merchant's balance
+    net        net amount, with the sign by which it changes the merchant's balance
+    exchanged  whether the line settles its movement in another currency
     """
 
     line: StatementLine
@@ -144,9 +147,10 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every line of the order with the movements that the line settles.
 
-    A line settles movements of its payment that no other line settles: the movement with the line's
-    amount, else all such movements if they add up to that amount, else the first. If no movement is
-    left, the line is a further part of the first movement.
+    A line settles movements of its payment that no earlier line settles. The first choice is a
+    movement with the line's amount. The second choice is all such movements, if they add up to the
+    line's amount. The last choice is the first such movement. If no movement is left, the line
+    settles a further part of a movement that was already settled.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -210,11 +214,11 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return the line's movements that no earlier line settled, then all movements that the line
-    settles.
+    """Return the line's movements that no earlier line settled. Also return all movements that the
+    line settles.
 
-    A negative payment is a refund or reversal at some providers; otherwise it corrects a capture. A
-    dispute may be exactly what a reversal took (`returning.is_of`).
+    At some providers a negative payment is a refund or a reversal; otherwise it corrects a capture.
+    A dispute line may settle exactly one reversal (`returning.is_of`).
     """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
@@ -263,10 +267,10 @@ def key_of(payout: Payout) -> Key:
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
     """Return whether a line's money goes into a wallet, and not directly to the bank.
 
-    If the line names its payout, that requires that the statement has the withdrawals as separate
-    lines.
+    If the line names a payout, its money goes into a wallet only if the statement lists that payout
+    as a separate withdrawal.
 
-    withdrawn  payouts that are such withdrawals
+    withdrawn  payouts that the statement lists as separate withdrawals
     """
     key = (line.source, line.payout, line.currency)
     return line.wallet is not None and (line.payout is None or key in withdrawn)
@@ -298,8 +302,8 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return the flow that shows where the line's net amount is: in a wallet, in the bank, or
-        not found yet."""
+        """Return the flow to which the line's net amount belongs: money in a wallet, money in the
+        bank, or money not found yet."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:

@@ -167,9 +167,9 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """The closed month that an adjusting entry belongs to, and days such as `2026-10-31`.
+    """The closed month that an adjusting entry belongs to. The days are written as `2026-10-31`.
 
-    reverses  whether it takes back a transaction that was posted
+    reverses  whether the entry takes back a transaction that was posted
     """
 
     period: str
@@ -216,11 +216,12 @@ def transactions(
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` to before `end`.
 
-    bank      None without bank files; settled money then counts as in the bank
-    rates     expected exchange rates
-    withdrawn payouts that are withdrawals from a wallet
-    suspense  payments that were once unallocated, by source and reference; `of_suspense` yields
-              their transactions from that time
+    bank       bank leg of the matching; None without bank files. Settled money then counts as in
+               the bank
+    rates      expected exchange rates
+    withdrawn  payouts that are withdrawals from a wallet
+    suspense   payments that are or were unallocated, by source and reference. `of_suspense` yields
+               the transactions from the time when they were unallocated
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -300,10 +301,10 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield (date, words, money, cites) for each amount that a fulfilled order moves to sales.
+    """Yield (date, words, money, cites) for each amount that a fulfilled order moves from deposits
+    to sales.
 
-    The money comes from `deposits`. A payment that was assigned to the order later counts from its
-    assignment on.
+    If a payment was assigned to the order after the fulfillment, its money moves at the assignment.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
@@ -369,10 +370,10 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return each movement's money on top of the price, by role, by the movement's index in
-    `taken`.
+    """Return the money on top of the price for each movement, by role. The movement is given by its
+    index in `taken`.
 
-    Credits are negative. The last captures brought this money, because only they made the total
+    Credits are negative. The last captures brought the money on top, because they made the total
     exceed the price. The last returns take it back.
     """
     found: dict[int, dict[Role, int]] = {}
@@ -407,11 +408,11 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield transactions that convert a payment in clearing to another currency, at the rules'
-    rate.
+    """Yield the transactions that convert a payment in clearing to another currency, at the rate in
+    the rules.
 
-    The excess over the rate is a gain; for returned money, a loss. An excess beyond the rules'
-    tolerance stays in clearing, and a break reports it.
+    If more arrives than the rate gives, the difference is a gain. For returned money, it is a loss.
+    A difference beyond the tolerance stays in clearing, and a break reports it.
     """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
@@ -553,11 +554,12 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield write-offs of a break and their reversals from `start` to before `end`.
+    """Yield the write-offs of a break, and the reversals of write-offs, from `start` to before
+    `end`.
 
     Each amount is exactly what the break left in clearing, in transit or in a wallet.
 
-    found  the break, as any run found it; the amounts come from `steps`
+    found  break as any of the runs found it. Amounts are not taken from it but from `steps`
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None
@@ -587,9 +589,10 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Return the postings that are not zero. Clearing takes any remainder.
+    """Return the postings that are not zero. If they do not add up to zero, post the difference to
+    clearing.
 
-    Gross, fee and net of a statement line are checked when it is imported.
+    The sum of gross, fee and net of a statement line is checked at import.
     """
     left = sum(minor for _, minor in postings)
     given: Counter[Role] = Counter()

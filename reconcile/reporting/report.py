@@ -252,7 +252,8 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known at most `up_to` late; even later if `up_to` is None."""
+    """Movements that became known at most `up_to` after their date. If `up_to` is None, they became
+    known later than the largest limit."""
 
     up_to: Duration | None
     movements: int
@@ -390,8 +391,8 @@ class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
     of   currency that was converted; None for all currencies
-    sum  amount. For the flow `residual`, net minus the flows that follow net in the money table: it
-         arises because money is settled at another day's rate and sums are rounded
+    sum  amount of the flow. The flow `residual` is net minus the flows that follow net in the money
+         table. It is not zero because money is settled at another day's rate and sums are rounded
     """
 
     currency: str
@@ -437,8 +438,9 @@ closing by the age of the payment at the end of the period.
 class SuspenseRow:
     """Money of unallocated payments.
 
-    line   the kind of change; `assigned` and `other_business` are less the money that came back
-    count  number of changes of the money, or of payments that hold some
+    line   kind of change, or age. For the kinds `assigned` and `other_business`, money that came
+           back is deducted
+    count  number of changes of the money, or number of payments that hold money
     """
 
     currency: str
@@ -451,13 +453,14 @@ class SuspenseRow:
 class CoverageRow:
     """One span of the period that files of a source, bank account or order book cover.
 
-    wallet       the sub-account of the source; None for the whole source
-    since, until
-                 both None if the files cover nothing of the period
-    whole        whether they cover all of the period
+    wallet       sub-account of the source; None for the whole source
+    since        start of the span; None if the files cover no part of the period
+    until        end of the span; None if the files cover no part of the period
+    whole        whether the files cover the whole period
     payments     number of payments that the source captured in the period; 0 for a bank account or
                  an order book
-    declared_by  who declared a part of it that no file states; empty if files state it
+    declared_by  person who declared that a part is covered that no file states; empty if files
+                 state it
     """
 
     kind: Literal["statement", "bank", "book"]

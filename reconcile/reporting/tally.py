@@ -42,8 +42,8 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """Keeps the first `bound` lines by `key`, and counts all lines. When twice as many lines are
-    stored, the excess is dropped."""
+    """The first `bound` lines in the order of `key`, and the number of all lines. Excess lines are
+    dropped when more than twice `bound` lines are stored."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -185,8 +185,8 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add the amount that the bank booked less than a payout; negative if the bank booked
-        more."""
+        """Add the amount by which the bank booked less than the payout. The amount is negative if
+        the bank booked more."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
@@ -238,9 +238,10 @@ class PeriodTally:
         """Begin with zero sums. Add breaks before orders.
 
         calendar   calendar of the scope's zone
-        elsewhere  ids of statement lines that the matching assigns to another period than their own
-                   date (`within`); complete once every break has been added
-        bank       None without bank files
+        elsewhere  ids of statement lines that the matching assigns to another period than the
+                   period of their own date (see `within`). The set must be complete when the last
+                   break has been added
+        bank       bank leg of the matching; None without bank files
         rates      rates of the merchant's own currency; None for no totals in that currency
         """
         self._rates = rates
@@ -369,11 +370,11 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add ids of lines without a movement that belong to other periods' orders
+        """Add ids of statement lines that settle no movement and belong to orders of other periods
         (`OtherPeriods`).
 
-        Call this before adding orders. Lines of this period's orders need no call: breaks already
-        name them.
+        Call this method before adding orders. Do not add the lines of this period's orders, because
+        breaks already name them.
         """
         self._breaks.never_notified |= lines
 
@@ -518,8 +519,9 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Place movements by their dates, and lines by their first movement, else by their own
-        date. Return whether any movement or line is in the period."""
+        """Assign movements and statement lines to days, and count those of the period. The date of
+        a movement is its own. The date of a line is that of its first movement, or else its own.
+        Return whether any movement or line is in the period."""
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.

@@ -52,10 +52,10 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """Return the complete subtrees that a proof's span consists of, from left to right.
+    """Return the complete subtrees that make up a proof's span, from left to right.
 
-    There are few. Each is smaller than the one before, because such a span begins where a subtree
-    of its own size could begin.
+    They are few. Each subtree is smaller than the one before it, because the span begins at a place
+    where a subtree of the span's size could begin.
     """
     start, end = span
     found = []
@@ -178,8 +178,9 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Return the first ancestor that is a right child or 0, and the last index of its level. A last
-    node without a sibling moves up unchanged."""
+    """Move up from a node to its first ancestor that is a right child or has index 0. Return the
+    ancestor's index and the last index of its level. A last node without a sibling moves up
+    unchanged."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -235,7 +236,7 @@ def kept_hash(node: Node, kept: Kept) -> Hash:
 
 
 def needed(spans: Iterable[Span]) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes that computing these spans needs."""
+    """Return the ranges of stored hashes that are needed to compute these spans."""
     return {kept_range(node) for span in spans for node in span_nodes(span)}
 
 
@@ -245,8 +246,8 @@ def computed(span: Span, kept: Kept) -> Hash:
 
 
 def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
-    """Compute the proofs of several leaves, each a list of spans. Shared parts are hashed once.
-    Raises KeyError if a stored hash is missing."""
+    """Compute the proofs of several leaves. Each proof is given as a list of spans. Spans that
+    several proofs share are computed once. Raises KeyError if a stored hash is missing."""
     known: dict[Node, Hash] = {}
 
     def node_of(node: Node) -> Hash:

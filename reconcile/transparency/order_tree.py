@@ -104,7 +104,11 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the steps up from `place` through these sorted items, as a part of a path."""
+    """Return the part of a path from `place` up through these items. Each step has the number of
+    leading bits shared with `place`, and the hash of the other side.
+
+    items  items sorted by number
+    """
     sides: dict[int, list[Keyed]] = {}
     for each in items:
         if each[0] != place:
@@ -127,7 +131,8 @@ def root_by(entry: OrderEntry, path: Path) -> Hash:
 
 
 class OrderTree:
-    """A tree in memory, about 250 bytes for each order, that only rehashes changed groups."""
+    """A tree in memory that needs about 250 bytes for each order. After a change, only the changed
+    groups are hashed again."""
 
     def __init__(self) -> None:
         self.count = 0
