@@ -180,7 +180,7 @@ async def call_up(
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
-    """Set every order that has a mark due at `now`."""
+    """Make every order that has a mark due at the instant `now`."""
     await connection.execute(
         text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
     )

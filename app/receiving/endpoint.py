@@ -205,7 +205,7 @@ def _url(scope: Scope, source: str) -> str:
 
 
 class Written(NamedTuple):
-    """An answer in HTTP's terms."""
+    """Status, headers and body of an HTTP answer."""
 
     status: int
     headers: Sequence[Header]

@@ -300,12 +300,12 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Answer all running requests and close when the service stops. Also answer a request that
-        arrives within LAST_S on an open connection.
+        """Stop the connection when the service stops. Answer all running requests, and a request
+        that arrives within LAST_S on the open connection. Then close.
 
-        The answers announce that the connection closes. Replaces uvicorn's method, which closes a
-        connection whose first request it has not read yet. If the listening socket stays open over
-        a restart, that request would be the only delivery lost.
+        The answers announce that the connection closes. This method replaces uvicorn's, which
+        closes a connection even if its first request was not read yet. That request could be lost,
+        although the listening socket stays open over a restart.
         """
         if self._deaf or self._answers():
             super().shutdown()

@@ -187,7 +187,8 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the file can be checked before a delivery is acknowledged."""
+        """Return whether the file is so small that it can be checked before a delivery is
+        acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:

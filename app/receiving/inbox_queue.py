@@ -56,9 +56,10 @@ class InboxQueue:
     ) -> None:
         """Create a queue without items.
 
-        queue_limit  waiting arrivals beyond which more are refused
-        batch_limit  most arrivals in one transaction, which limits how long others wait
-        on_commit    called with the number of arrivals after each commit
+        queue_limit  largest number of waiting arrivals; more arrivals are refused
+        batch_limit  largest number of arrivals in one transaction, which limits how long others
+                     wait
+        on_commit    function that is called after each commit with the number of its arrivals
         """
         self._inbox = inbox
         self._queue_limit = queue_limit

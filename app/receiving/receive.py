@@ -96,10 +96,13 @@ a mistyped or retired one."""
 class Receiver:
     """Everything needed to receive deliveries.
 
-    rejected_body_bytes  bytes of one refused body that are stored, if `rejection_rate` allows it
-    unsigned             allowances for unsigned requests, because each request is written and makes
-                         us ask its provider
-    ages                 counts of deliveries refused for their age, reset by accepted deliveries"""
+    rejected_body_bytes  largest number of bytes that are stored of one refused body, if
+                         `rejection_rate` allows it
+    unsigned             allowances for unsigned requests. They are limited because each one is
+                         written, and leads to a question to its provider
+    ages                 counts of deliveries that were refused for their age. An accepted delivery
+                         resets the counts of its source
+    """
 
     sources: Mapping[str, Source]
     queue: InboxQueue

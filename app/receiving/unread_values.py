@@ -36,10 +36,10 @@ def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
     """Return the values of an unreadable request that may name an order or a payment. The result is
-    empty for a trial, or for a source whose requests anyone can send.
+    empty if the body is a trial (TRIAL), or if anyone can send requests of the source.
 
-    source  None if the source is no longer configured
-    item    the bytes of one event, if the body has several
+    source  configured source of the request; None if it is no longer configured
+    item    bytes of one event, if the body has several
     """
     if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):
         return frozenset()

@@ -137,26 +137,27 @@ class Event:
     claim           what that kind means for an attempt
     occurred_at     the provider's date; None if it gave none
     order, session, payment
-                    references that correlate the event
+                    references of what the event is about
     movement        reference of the refund or dispute
     capture         reference of the capture, if the provider takes a payment in several parts
     money           amount captured, refunded or disputed; never negative
     order_money     price of the whole order, according to the event
     refunded_total  running total of refunds on the payment
     reason          the provider's code for a failure, such as `insufficient_funds`
-    unclear         `amount` if the event states an amount that cannot be read exactly; else None
+    unclear         the text `amount` if an amount cannot be read exactly; else None
     method          class of the payment method, as the profile calls it; UNKNOWN_METHOD for a slow
                     method that the event does not name; None if the method is not slow
     expected_by     latest time by which the provider should say how a pending slow payment ended;
                     None if the event has no date to count from
-    revocable_days  calendar days after its capture in which the customer can revoke the payment
+    revocable_days  number of calendar days after the capture during which the customer can revoke
+                    the payment
     shop            shop that the payment belongs to; None if the event's source does not ask
     suggested       order that the event names without linking its payment to the order
     agreement       reference of the subscription or billing agreement that the payment renews
     standalone      whether the refund or payout belongs to no payment
     parts           parts of the amount that the provider names
-    states          members of the payment's position that a fetched answer states
-    stated_at       the provider's version of `states`
+    states          statements about the payment's position, from an answer that was fetched
+    stated_at       version of `states`, as the provider dates it
     standing        how far the event can be trusted; an `unconfirmed` event always claims `pending`
     """
 

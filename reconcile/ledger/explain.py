@@ -121,9 +121,10 @@ def _in_words(name: str, value: FactValue) -> str:
 
 
 def facts_document(facts: Facts) -> FactsDocument:
-    """Return facts as JSON: money as decimal strings, instants RFC 3339, durations microseconds.
+    """Return facts as JSON values. Money becomes decimal strings, instants become RFC 3339 texts,
+    and durations stay numbers of microseconds.
 
-    A name that occurs several times (captured, in several currencies) becomes a list.
+    If a name occurs several times, such as `captured` in several currencies, its value is a list.
     """
     document: FactsDocument = {}
     for name, value in facts:

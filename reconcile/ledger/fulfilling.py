@@ -84,7 +84,7 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Yield a reason if money that may still go back leaves less than the price.
+    """Yield a reason if the order would no longer be paid after money went back that still may.
     Such money is in refunds under way, unread events and disputes."""
     price = judgement.expected.money
     if price is None:

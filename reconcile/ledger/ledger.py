@@ -153,9 +153,10 @@ class PaymentWindow(NamedTuple):
 
     expected_by      when the last slow payment under way should have ended; None if none is under
                      way
-    method_class     method of that payment; if none is under way, of the payment that can be
-                     revoked longest
-    revocable_until  until when customers can revoke a captured payment; None if no profile says
+    method_class     method of the last slow payment under way. If none is under way, the method of
+                     the payment that can be revoked longest
+    revocable_until  until when customers can revoke a captured payment; None if no profile states
+                     it
     """
 
     expected_by: Instant | None = None
@@ -189,21 +190,22 @@ class Ledger:
     """One order as known at `as_of`.
 
     expected          price of the order; None if nobody stated it, or if statements disagree
-    balances          by currency, sorted by code
-    held              captured, less returns and open disputes, in the order's currency; None if no
-                      money moved
-    owed              amount that must be given back in that currency, including refunds under way:
-                      the surplus, or everything held after a cancellation; None if nothing
+    balances          balance of each currency, sorted by currency code
+    held              amount in the order's currency that was captured, less returns and open
+                      disputes; None if no money moved
+    owed              amount in that currency that must be given back; None if nothing. It is the
+                      surplus, or everything held after a cancellation. It includes amounts that
+                      refunds under way will return
     returning         part of `owed` that refunds under way will return; None if nothing
     returning_more    whether a refund under way states no amount, so that more of `owed` may return
     on_top            part of `held` that is on top of the price, by kind
-    came_on_top       amount that came on top of the price, by kind; some may have gone back
+    came_on_top       amount that came on top of the price, by kind. Some of it may have gone back
     discount          amount that provider discounts took off the price in `expected`; None if none
-    movements         the movements from which the entries were made
-    reasons           why the outcome is what it is, the deciding reason first
-    withheld          why a paid order must not be fulfilled; empty for other orders
-    next_decision_at  instant before which nothing changes without new evidence
-    case              the arranged evidence, for the timeline
+    movements         movements from which the entries were made
+    reasons           reasons for the outcome, the deciding reason first
+    withheld          reasons not to fulfill a paid order; empty for other orders
+    next_decision_at  instant before which the ledger cannot change without new evidence
+    case              arranged evidence, for the timeline
     """
 
     order: str

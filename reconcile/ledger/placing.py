@@ -75,8 +75,9 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the strongest claim on an event; None if no claim outranks the order that the
-        event names."""
+        """Return the order to which a record assigns an event, or in which the shop named the
+        event's payment or session. Return None if there is no such record, or if the shop named
+        several orders."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -158,8 +159,9 @@ class Placing:
 
 
 def may_link(event: Event) -> bool:
-    """Return whether an event links its payment to the order that the event names. Money going back
-    never does: the reference in such an event may be the refund's own."""
+    """Return whether an event shows that its payment belongs to the order that the event names. An
+    event about money going back never shows this, because its payment reference may be the refund's
+    own."""
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

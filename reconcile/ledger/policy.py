@@ -19,21 +19,25 @@ most once for each release, and not before the first release.
 class Policy:
     """Deadlines and tolerances of a fold.
 
-    payment_window      from the start of an attempt to its end, if the provider gave no expiry
-    grace               added to the window, because the final event takes time to arrive
-    late_after          delay of arrival beyond which an event is `delivered_late`
-    future_tolerance    an event dated further ahead of its arrival is `dated_in_future`
-    fulfillment_window  how long a placed order may be fulfillable without being fulfilled; None
-                        if the shop does not report when it ships
-    refund_window       how long a refund may be under way before it is overdue at the provider
-    require_order_record_since
-                        orders whose earliest evidence came later are fulfillable only at a price
-                        stated by the shop; None if the price of the events is enough
-    mismatch_held       sources whose payments are in doubt if only their order number links them
-                        and their amount is not a price of the order
-    provider_discount_percent
-                        how much of the price a discount that the shop gave at the provider may take
-                        off, from 0 to 100
+    payment_window              time from the start of an attempt to its end, if the provider gave
+                                no expiry
+    grace                       time added to the window, because the final event takes time to
+                                arrive
+    late_after                  delay of arrival beyond which an event is `delivered_late`
+    future_tolerance            time by which an event may be dated after its arrival. Beyond it,
+                                the event is `dated_in_future`
+    fulfillment_window          how long a placed order may be fulfillable without being fulfilled;
+                                None if the shop does not report when it ships
+    refund_window               how long a refund may be under way before it is overdue at the
+                                provider
+    require_order_record_since  instant from which the shop must state the price itself. An order
+                                whose earliest evidence is later is only fulfillable at such a
+                                price. None if the price of the events is enough
+    mismatch_held               sources that are checked for strangers' payments. Their payment is
+                                in doubt if only its order number links it to the order and its
+                                amount is not a price of the order
+    provider_discount_percent   largest percentage of the price, from 0 to 100, that the shop's
+                                discount at the provider may take off
     """
 
     payment_window: Duration = 30 * MINUTE

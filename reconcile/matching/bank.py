@@ -49,8 +49,9 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that are one transfer of money.
 
-    expected  amount expected after an exchange, in the bank's currency: at the rule's rate, or the
-              booked amount if there is no rule; None if both sides have one currency
+    expected  amount that should arrive after an exchange, in the bank's currency. It is computed at
+              the rule's rate; without a rule, it is the booked amount. None if both sides have one
+              currency
     """
 
     bucket: Bucket

@@ -167,11 +167,11 @@ class Step:
 class Life:
     """The state of a break.
 
-    assignee   the person that the break is assigned to; None if nobody
-    settling   the decision about its late money, while the decision is valid
-    because    why the break has this state, in one sentence
+    assignee   person to whom the break is assigned; None if nobody
+    settling   valid decision about the break's late money; None if there is none
+    because    sentence on why the break has this state
     closed_by  evidence that closed the break; empty in other states
-    matched    lines matched by hand that closed the break, until a run uses the lines
+    matched    lines that a person matched to close the break, until a run uses them
     """
 
     state: State

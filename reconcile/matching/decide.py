@@ -80,7 +80,7 @@ class Verdict:
 class Pair:
     """An order and the lines that it is compared with.
 
-    kind  how they matched; None if by reference
+    kind  method that matched them; None if they have the same reference
     """
 
     funds: Funds

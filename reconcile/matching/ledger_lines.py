@@ -76,23 +76,22 @@ class FailedRefund:
 class LedgerLine:
     """One order as of an instant.
 
-    key        `match_key` of the order; ledger, book and statement rows are merged by it
-    expected   amount due at providers, if known
-    opened_at  earliest date among the order's evidence
-    payments   (source, reference) of every attempt, including attempts without money
-    findings   codes of the ledger's findings, each once
-    reason     code of the reason that decided the outcome
-    closed_at  `fold.closed_at` of the ledger: None while the outcome is not final
-    in_doubt   amounts that may have been captured besides `taken`, one for each payment and
-               currency
-    doubted    payments in doubt; their movements in `taken` are uncertain
-    owed       money held beyond the price and owed back, by currency; empty if unresolved
-    tendered   part of the whole price that was paid otherwise or taken off at the provider; it is
-               not in `expected`, and in minor units of the same currency
-    on_top     amount that came on top of the price, in its currency, by kind
-    failed     refunds that failed; a statement may have taken each and returned it later
-    fulfilled_at, fulfilled_by
-               when the shop fulfilled the order, and the id of the record that says so
+    key           `match_key` of the order. Ledger, book and statement rows are merged by it
+    expected      amount due at providers; None if unknown
+    opened_at     earliest date in the order's evidence
+    payments      (source, reference) of every attempt, including attempts without money
+    findings      codes of the ledger's findings, each once
+    reason        code of the reason that decided the outcome
+    closed_at     result of `fold.closed_at`; None while the outcome is not final
+    in_doubt      amounts that may have been captured besides `taken`, for each payment and currency
+    doubted       payments in doubt. Their movements in `taken` are uncertain
+    owed          money held beyond the price and owed back, by currency; empty if unresolved
+    tendered      part of the whole price that was paid otherwise or taken off at the provider. It
+                  is not in `expected` but has the same currency, in minor units
+    on_top        amount that came on top of the price, in its currency, by kind
+    failed        refunds that failed. A statement may show that each was taken and returned later
+    fulfilled_at  when the shop fulfilled the order; None if it did not
+    fulfilled_by  ids of the record that says that the shop fulfilled the order
     """
 
     key: str

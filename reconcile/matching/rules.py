@@ -277,7 +277,7 @@ class Terms:
         return bool(self._hands)
 
     def partners(self, name: str) -> frozenset[str]:
-        """Return the partners that people gave this line or order."""
+        """Return the lines and orders that people matched with this line or order."""
         return self._hands.get(name, _NOBODY)
 
     def outside_providers(self, rows: Iterable[BookRow]) -> bool:

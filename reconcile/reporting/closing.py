@@ -261,11 +261,11 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """The reopening of the last closing, after which its month is closed again.
+    """The reopening of the last closing. The month is closed again afterwards.
 
     version  version of the closing that is reopened
     before   digest of the previous closing or reopening
-    second   who approved it
+    second   person who approved the reopening
     """
 
     period: str

@@ -16,9 +16,10 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
 ) -> tuple[CoverageRow, ...]:
-    """Return rows for each source or its wallets, each bank account and each order book.
+    """Return coverage rows for each source or its wallets, each bank account and each order book.
 
-    captures  number of payments of the period, by source; a source without files also has a row
+    captures  number of payments of the period, by source. A source in it that has no files also has
+              a row
     """
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]

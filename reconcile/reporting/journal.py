@@ -216,8 +216,7 @@ def transactions(
 ) -> Iterator[Transaction]:
     """Yield one order's transactions dated from `start` to before `end`.
 
-    bank       bank leg of the matching; None without bank files. Settled money then counts as in
-               the bank
+    bank       bank leg; None without bank files, so that settled money counts as in the bank
     rates      expected exchange rates
     withdrawn  payouts that are withdrawals from a wallet
     suspense   payments that are or were unallocated, by source and reference. `of_suspense` yields
