@@ -96,7 +96,8 @@ class ProviderAddresses:
     """The parts of the provider's configuration that are used.
 
     states_issuer  whether the provider names itself in every answer (RFC 9207)
-    posts_secret   whether the provider accepts the client's secret only in the form
+    posts_secret   whether the client's secret must be sent in the body of the request for a token,
+                   because the provider does not accept it in a header
     """
 
     authorization: str
@@ -222,8 +223,8 @@ class CompanyProvider:
     ) -> CompanyAccount:
         """Return the person who signed in, from the provider's answer.
 
-        answer  parameters of the address to which the provider sent the browser back. The caller
-                has checked the state
+        answer  query parameters with which the provider redirected the browser to the console. The
+                caller has already checked the parameter `state`
         begun   when the browser was redirected to the provider
         again   whether the person had to sign in again, as in `address_to`
 
@@ -464,7 +465,8 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the claim with this name, or else the claim at this dotted path of members."""
+    """Return the claim with this name. If there is none, read the name as a path of members that
+    are separated by dots, and return the claim at that path."""
     found: Any = claims
     if name in claims:
         return claims[name]

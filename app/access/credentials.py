@@ -85,8 +85,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether a password matches its stored form. Without a stored form the check takes
-    equally long, so that its duration does not reveal whether there is one."""
+    """Return whether a password matches its stored form. If there is no stored form, the check
+    takes equally long. Its duration therefore does not reveal whether a password is stored."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -116,8 +116,8 @@ def is_totp_secret(text: str) -> bool:
 
 
 def totp_code(secret: str, step: int) -> str:
-    """Return the one-time code of a time step. RFC 4226 section 5.3 defines the code; the step is
-    the counter."""
+    """Return the one-time code of a time step, as RFC 4226 section 5.3 defines it. The time step is
+    used as the counter of that RFC."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -129,9 +129,11 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step of a one-time code. Only the present and the previous step are accepted.
+    """Return the time step to which a one-time code belongs. Only the present and the previous step
+    are accepted.
 
-    after  the last used step, or None. This step and all earlier steps are refused
+    after  the last used step, or None if no code was used yet. The last used step and all earlier
+           steps are refused
 
     Returns None for a code that is not accepted.
     """

@@ -22,11 +22,12 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A person who can have a role, and when the person was disabled, if ever.
+    """A person who can have a role.
 
-    account  name of the machine's account, if its owner acts under this person's name without
-             proof; None if the person proved their identity
-    company  id of the person's company account; None if the person signs in with a password
+    disabled_at  when the person was disabled; None if the person is active
+    account      name of the account of the machine's owner, if the owner acts under this person's
+                 name without proof; None if the person proved their identity
+    company      id of the person's company account; None if the person signs in with a password
     """
 
     name: str
@@ -146,8 +147,8 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends, so that no other act runs concurrently.
-    Callers take this lock before any other lock."""
+    """Lock the audit trail until the transaction ends. No other action that writes an audit entry
+    can then run at the same time. Callers take this lock before any other lock."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -174,7 +175,8 @@ async def audit_entries(
 ) -> list[AuditEntry]:
     """Return audit entries in order of their numbers, all or filtered by subject, person or action.
 
-    before  if given, return the last entries below this number instead, newest first
+    before  number below which all returned entries must lie. If it is given, the newest entries
+            come first
     """
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
@@ -217,10 +219,10 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return the maker and the holder of every invitation and personal token that was created after
-    an instant. Used ones are included.
+    """Return who could have signed in through whom: (creator, holder) of each invitation and of
+    each personal token that was created after an instant. Used invitations are included.
 
-    Leave out invitations and tokens that two founders created for each other, if the machine's
+    Invitations and tokens that two founders created for each other are left out, if the machine's
     owner later confirmed that the founders are different persons.
     """
     rows = await connection.execute(

@@ -296,10 +296,11 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the operator who acts: the token's owner, or else `by`, or else ASKED_BY.
+    """Return the name of the operator who acts. This is the token's owner. Without a token it is
+    `by`, and without `by` it is the value of the variable ASKED_BY.
 
-    A `by` of the type Proven is always returned unchanged: a person who approves a proposal by
-    token acts in the proposer's name. Raise UsageError if a plain `by` names somebody other than
+    If `by` has the type Proven, return it unchanged: a person who approves a proposal by token acts
+    in the proposer's name. Raise UsageError if `by` is a plain string and names somebody other than
     the token's owner.
     """
     holder = _BY_TOKEN.get()

@@ -114,7 +114,10 @@ async def past_proposals(
 
 
 def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
-    """Store this decision for all waiting proposals that are dated later than `after`."""
+    """Decide all waiting proposals that are dated later than `after`.
+
+    decided  the decision that is stored for each of these proposals
+    """
     rows = connection.ask(
         "SELECT id FROM proposals WHERE at > ? AND until > ? "
         "AND id NOT IN (SELECT proposal FROM proposal_decisions)",

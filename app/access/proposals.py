@@ -86,7 +86,8 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """An approval that is ready to be stored. Calling it stores it in the given transaction.
+    """An approval that is ready to be stored. A call of this object stores the approval in the
+    given transaction.
 
     If the approval is no longer valid, the call raises UsageError. The caller must then end the
     transaction without doing the act.
@@ -111,12 +112,12 @@ class ProposalKind:
     title    a heading
     action   the permission that both persons' roles need
     proposing  the permission that the proposer's role needs, if it differs from `action`
-    subject_state  returns a text that describes the subject now. Equal texts mean that nothing has
-                   changed that matters to the second person. Raises NotFoundError or UsageError for
-                   an unknown subject
-    perform  carries out the act. In its writing transaction it calls `agree` first, once, and
-             writes in the name of `Agreed.who`. Raises UsageError if the act is impossible; the
-             proposal then still waits
+    subject_state  returns a text that describes the present state of the subject. If the text is
+                   equal later, nothing has changed that matters to the second person. Raises
+                   NotFoundError or UsageError for an unknown subject
+    perform  carries out the act in the name of `Agreed.who`. It calls `agree` exactly once, as the
+             first step of the transaction that writes. Raises UsageError if the act is impossible;
+             the proposal then still waits
     takes_long  whether `perform` may take minutes. If so, the receiver of webhooks never runs it
     for_good    whether the act is irreversible. If so, the approver must type their password again
     where       returns the list and the item whose page shows the subject, such as ("orders",
@@ -166,7 +167,8 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError, with what to do, if this person may not do an approved act now."""
+    """Raise UsageError if this person may not carry out an approved act now. The error says what
+    the person can do instead."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -568,9 +570,14 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the two operators may be one person. They may be if one received an
-    invitation or token from the other within a proposal's lifetime, directly or through other
-    persons, or if only one of them signs in with the company's account."""
+    """Raise UsageError if the two operators may be one person.
+
+    They may be one person in two cases:
+
+    - one operator received an invitation or a token from the other, within a proposal's lifetime.
+      The invitation may also have come through other persons in between
+    - only one of the two signs in with the company's account
+    """
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

@@ -424,7 +424,11 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used; delete ids older than any session. Return False if it was used."""
+    """Mark a form's id as used. Return False if the id was used before.
+
+    kept_since  instant before which no active session can have begun. Ids that were used before
+                this instant are deleted
+    """
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

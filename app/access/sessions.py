@@ -169,9 +169,9 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the token of a link that opens one short session of an operator.
 
-    The link is for the case that nobody can sign in. Only the machine's owner may create it. Two
-    persons of whom one gave the other such a link cannot approve each other's proposals for some
-    time, as with an invitation.
+    The link is for the case that nobody can sign in. Only the machine's owner may create it. The
+    link counts as an invitation: for some time, its creator and the operator cannot approve each
+    other's proposals.
 
     Raises UsageError if `by` may not create a link, and NotFoundError for an unknown operator.
     """
@@ -439,8 +439,11 @@ be a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Write an audit entry for a failed sign-in. If `name` is given, that signed-in operator typed
-    a wrong password when asked for it again."""
+    """Write an audit entry for a wrong password.
+
+    name  the signed-in operator, if the console asked for the password again; None if somebody
+          failed to sign in
+    """
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}

@@ -271,10 +271,11 @@ class ApiRoute(Route):
     """
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
-        """Build the route from the operations of one path, each with the object whose method is its
-        endpoint.
+        """Build the route of one path.
 
-        alone  limiter that admits one request at a time, for operations that are `alone`
+        served  operations of the path. Each operation is mapped to the object that has the
+                operation's endpoint as a method
+        alone   limiter that admits one request at a time. It is used for operations with `alone`
         """
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {

@@ -144,8 +144,8 @@ class Probes:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[SourceStateDocument]:
-        """Return a document for each source. For a refusing source, the document includes the
-        watchdog's explanation."""
+        """Return a document for each source. If a source refuses its deliveries, the document
+        includes the watchdog's explanation."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(

@@ -94,7 +94,8 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter; None if it is absent or empty, as an empty form field is."""
+    """Return a query parameter. Return None if the parameter is absent or empty, because a browser
+    sends an empty form field as an empty parameter."""
     return composed(request.query_params.get(name, "")) or None
 
 

@@ -60,7 +60,7 @@ async def claim(
     """Claim the payment's row, and return it with the bytes to send. Return None if another process
     has claimed the row, or if the payment's answer is already recorded.
 
-    row  row to insert first if the payment has none
+    row  row that is inserted before the claim if the payment has no row yet
     """
     now, key = context.clock.now(), payment.key
 
@@ -262,9 +262,9 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
 
         With a shared database no row is released, because other processes may have claimed it.
 
-        If the disk is full, rows are released later than at the start. A row that a new call of
-        this process has claimed is then released too. That does no harm, because `_ask_again` waits
-        until the call has finished.
+        If the disk is full at the start, this task runs later. It may then also release a row that
+        a new call of this process has claimed. That does no harm, because `_ask_again` waits until
+        the call has finished.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

@@ -35,8 +35,8 @@ class RetrySettings:
     """Limits of one call, while a customer waits. A later call may use the same key again.
 
     tries     maximum number of requests: enough for two failures and a lost answer
-    try_s     seconds for one request and its whole answer; a slow service takes three
-    total_s   seconds for the whole call with its pauses: nobody waits longer for a page
+    try_s     seconds for one request and its whole answer. A slow service needs three seconds
+    total_s   seconds for the whole call with its pauses. Customers do not wait longer for a page
     first_s   pause before the second request; each later pause is twice as long
     most_s    longest pause, unless the service asks for a longer one
     jitter_s  maximum random addition to each pause, so that clients do not all retry at once

@@ -53,8 +53,9 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this key; None if it was never requested. Of several records of one
-    kind the first counts, or the last if the kind is `session_unknown`."""
+    """Return the payment with this key; None if it was never requested. If there are several
+    records of one kind, use the first. Use the last of several records of the kind
+    `session_unknown`."""
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
     unknown = [r for r in known if r.key == key and r.kind == "session_unknown"]
@@ -295,8 +296,12 @@ def answer_details(answered: Answered) -> str:
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Return whether no process has recorded this answer yet. A second session for one key is a
-    mistake of the service, but must be recorded too, because a customer can pay in that session."""
+    """Return whether the answer must be recorded, because it adds something to the payment's
+    records.
+
+    A second session for one key is always recorded. It is a mistake of the service, but a customer
+    can pay in that session.
+    """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session
     if isinstance(answered, SessionRefused):

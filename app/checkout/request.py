@@ -194,8 +194,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's exact money and "". If the amount is not exact, return None and a
-    sentence that states the problem."""
+    """Return the request's exact money and a sentence about a mistake. Without a mistake the
+    sentence is empty. If the amount is not exact, the money is None."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -241,8 +241,11 @@ def _text(value: str) -> str:
 
 def request_digest(request: SoundRequest) -> str:
     """Return `sha256:…` of the request in canonical form, with a checksum in place of the phone
-    number. A digest over the number would reveal it. The rest of the body is stored with the
-    digest, so all 10^9 possible numbers could be tried in minutes. See README.md."""
+    number.
+
+    A digest of the number itself would reveal the number. The rest of the body is stored beside the
+    digest, so somebody could try all 10^9 possible numbers in minutes. See README.md.
+    """
     return fingerprint(
         {
             "order": {"reference": request.order, "minor": request.money.minor},

@@ -37,7 +37,7 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 class SessionApi:
     """One service's API. The defaults describe the simulated provider.
 
-    path            where sessions are opened, after the base URL
+    path            path that opens sessions; it is appended to the base URL
     read            returns the members of a parsed answer
     requires        optional members that a request must have: `phone`, `success_url`, `cancel_url`
     accepted        HTTP statuses that mean an open session

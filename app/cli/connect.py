@@ -196,9 +196,12 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting for whether other shops or systems share the account, from the option or
-    the prompt. Return no setting if neither answers. Raise UsageError if the account is shared and
-    no setting distinguishes the shop's payments."""
+    """Return the setting that states whether other shops or systems share the account.
+
+    The value comes from the command's option. Without the option, a person at a terminal is asked.
+    Return no setting if nobody states the value. Raise UsageError if the account is shared, but no
+    setting distinguishes the shop's payments.
+    """
     from app.providers.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -234,7 +237,8 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the settings for the source's secret address, and its old addresses with their expiry.
+    """Return the settings that give the source a new secret address. Old addresses stay in the
+    setting, each with its expiry.
 
     Return no settings unless a new address is requested, or the source needs an address as its only
     protection and has none. Raise UsageError if a new address is requested for an unknown source.
@@ -325,9 +329,11 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the name and the value of the setting for the secrets in a text. The text has one
-    secret on each line, newest first, and PEM keys as they are; or it is JSON that maps key ids to
-    keys."""
+    """Return the name and the value of the setting for the secrets in a text.
+
+    The text has one secret on each line, newest first. A PEM key may take several lines. Instead of
+    lines, the text may be a JSON object that maps key ids to keys.
+    """
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -365,7 +371,8 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input for `-`. Errors never quote it."""
+    """Return the content of a file, or of standard input for `-`. The content may be secret, so
+    errors never quote it."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)

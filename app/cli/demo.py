@@ -132,8 +132,8 @@ def order_of(scenario: Scenario) -> str:
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
     """Call `ready` again and again until it returns true.
 
-    what   words for the condition, for the error
-    watch  called each time; may raise an error to end the wait
+    what   the condition in words, for the text of the error
+    watch  function that is called before each try; it may raise an error to end the wait
 
     Raises UnreachableError after PATIENCE_S.
     """
@@ -181,7 +181,8 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register all orders, open all sessions, and return when the last session expires."""
+    """Register all orders and open all sessions. Return the instant at which the last session
+    expires."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
