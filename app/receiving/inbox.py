@@ -95,7 +95,7 @@ class Inbox(inbox_store.InboxRows):
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context on this inbox and its database.
 
-        policy  None if the settings alone decide
+        policy  policy to use; None if the settings alone decide
         """
         return AppContext(
             settings=self.settings,

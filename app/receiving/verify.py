@@ -66,7 +66,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     No accepted request is refused here: if it no longer fits the profile or the sources because
     they have changed, it is unreadable.
 
-    source  None if the source is no longer configured
+    source  configured source of the request; None if it is no longer configured
     """
     kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query

@@ -117,7 +117,7 @@ def build_sandbox(
     """Build the application, which plays scenarios during its lifespan.
 
     clock, sleep  must agree with each other
-    transport     receives the deliveries instead of the network
+    transport     transport that receives the deliveries instead of the network
     """
     clock = clock or SystemClock()
     client = webhook_sender.webhook_client(settings, transport)

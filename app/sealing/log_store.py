@@ -185,7 +185,7 @@ class Identity:
     """The log's origin, and the public keys in hex that have signed for the log, newest last.
 
     earlier       the origins before this one, oldest first: see `change_origin`
-    endorsements  for each key, the previous key's signature over it in hex; None if there is none
+    endorsements  signature of the previous key over each key, in hex; None if there is none
     """
 
     origin: str

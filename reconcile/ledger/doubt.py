@@ -150,7 +150,7 @@ def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
     """Return whether the payments' captures, without amounts on top, add up to the price after
     discounts.
 
-    percent  see `discounted`
+    percent  largest share of the price that the shop's discount may take off, as in `discounted`
     """
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])

@@ -171,7 +171,7 @@ NO_WINDOW: Final = PaymentWindow()
 class Balance:
     """Minor units captured and returned in one currency, all positive.
 
-    lost  lost in disputes, less what a later win returned
+    lost  amount lost in disputes, less what a later win returned
     """
 
     currency: str

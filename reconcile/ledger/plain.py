@@ -208,7 +208,7 @@ def plain_answer(
 ) -> tuple[str, ...]:
     """Return what happened to the order, what is under way and what follows, for a customer.
 
-    behind_s, unheard, forgotten  see `with_plain`
+    behind_s, unheard, forgotten  what is missing from the ledger, as in `with_plain`
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
     concluded = {reason.code for reason in ledger.reasons}
@@ -301,7 +301,7 @@ def staff_answer(
 ) -> tuple[str, ...]:
     """Return the instructions for the shop's people, the most urgent first.
 
-    behind_s, unheard, forgotten  see `with_plain`
+    behind_s, unheard, forgotten  what is missing from the ledger, as in `with_plain`
     """
     filed, sentences = ledger.case.filed, list[str]()
     if filed.fulfilled is not None:

@@ -74,11 +74,11 @@ class BookLine:
     money        amount with the file's sign
     placed_at    when it was placed; None if the file does not say
     status       status according to the merchant; None if the file does not say
-    group        shared by lines that are paid together; None for a single line
+    group        name shared by lines that are paid together; None for a single line
     refunded     refunded minor units, never negative; None if the file does not say
     refunded_at  date of the last refund; None if the file does not say
-    method       how it was paid, as the shop writes it; several joined by +; None if the file does
-                 not say
+    method       payment method, as the shop writes it; several are joined by +. None if the file
+                 does not say
     """
 
     line_id: str

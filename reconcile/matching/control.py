@@ -99,7 +99,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 class ControlLine:
     """Number and sums, in minor units, of rows of one side and currency in one bucket.
 
-    fee, net  of statement lines; zero on the other sides
+    fee, net  sums of fee and net of statement lines; zero on the other sides
     """
 
     side: Side

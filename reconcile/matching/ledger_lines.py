@@ -59,8 +59,8 @@ class Doubted:
 class FailedRefund:
     """A refund that the provider reported as failed, so that it returned no money.
 
-    refund  its own reference; None if its failure names none
-    minor   None if no event states its amount
+    refund  reference of the refund itself; None if its failure names none
+    minor   amount of the refund; None if no event states it
     at      the provider's date of the failure
     """
 

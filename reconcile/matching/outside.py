@@ -75,7 +75,7 @@ class Transfer:
 class Transfers:
     """Orders that are not yet matched with bank lines.
 
-    orders  by the subject of their book line
+    orders  orders that are not matched yet, by the subject of their book line
     """
 
     def __init__(self, orders: Iterable[BookLine], *, methods: Methods) -> None:

@@ -349,7 +349,7 @@ def merge(
 ) -> Iterator[Group]:
     """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream.
 
-    plain  receives orders that agree plainly; None to yield every key
+    plain  counts to which plainly agreeing orders are added; None to yield every key
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

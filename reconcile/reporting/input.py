@@ -28,7 +28,7 @@ from reconcile.reporting.report import Flow
 class OrderSeen:
     """One order with its statement lines.
 
-    taking  None for lines that no ledger knows
+    taking  ledger line of the order; None for statement lines that no ledger knows
     shared  whether another order has an equal key, so that the lines may belong to it
     """
 

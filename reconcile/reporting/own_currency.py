@@ -41,8 +41,8 @@ class UsedRate:
 class Rates:
     """Units of the merchant's own currency for one unit of another.
 
-    by_day      by currency, the days that have a rate, ascending, with their rates
-    statements  by currency, the rate at which statements settled it
+    by_day      days that have a rate, ascending, with their rates, by currency
+    statements  rate at which statements settled each currency, by currency
     """
 
     own: str
@@ -157,8 +157,8 @@ def in_own_currency(
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
     """Return money flows in the own currency, the rates used, and a remark on money without a rate.
 
-    flows    by day, currency and `Flow`
-    rates    None to return empty results
+    flows    sums of money by day, currency and `Flow`
+    rates    rates of the merchant's own currency; None to return empty results
     settled  captures with the amounts that they were settled for; `settled_at` derives rates from
              these
     """

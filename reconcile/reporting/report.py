@@ -179,7 +179,7 @@ class MatchingRow:
     """Rows of one side of the matching (`matching.control`) in one bucket. No row is in two.
 
     family    matched, waiting or break
-    fee, net  of statement lines; 0 on the other sides
+    fee, net  sums of fee and net of statement lines; 0 on the other sides
     """
 
     side: str
@@ -332,7 +332,7 @@ class ChangeRow:
 class ChangeLine:
     """One revision that a `ChangeRow` counts.
 
-    because  its sentences with cited ids
+    because  sentences of the revision, with cited ids
     """
 
     order: str
@@ -512,7 +512,7 @@ class UnsettledRow:
 class ExceptionRow:
     """A condition that was not met when two people closed the month, and why they closed it.
 
-    line  its name, such as `coverage:shop`
+    line  name of the condition, such as `coverage:shop`
     """
 
     line: str
@@ -525,9 +525,9 @@ class AdjustmentRow:
     """One figure of a closed month's report that has changed since.
 
     figure        table, row and, if a row has several sums, the sum: `control/succeeded/captured`
-    sum_original  as in the closed report
-    sum_told      change that earlier reports stated
-    sum_change    change that this report states
+    sum_original  sum in the closed report
+    sum_told      change of the sum that earlier reports stated
+    sum_change    change of the sum that this report states
     closing       beginning of the digest of the closing, in hex
     """
 
