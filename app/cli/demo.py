@@ -463,8 +463,8 @@ async def play(*, once: bool) -> int:
 
 class _Interruption:
     """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels the playing task and stores
-    the signal. A server that the signal ended before the task counts as stopped, because the stored
-    signal explains its end."""
+    the signal. The signal may also end a server before the task. The stored signal then explains
+    why the server has ended."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -479,8 +479,11 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Return the exit code of the work. If a signal arrived before the work failed, or within
-        SAME_MOMENT_S afterwards, return the exit code for that signal."""
+        """Run the work and return its exit code.
+
+        The work may fail because of a signal. If a signal arrived before the failure, or within
+        SAME_MOMENT_S after it, return the exit code for that signal. Otherwise raise the error.
+        """
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

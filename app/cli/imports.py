@@ -159,7 +159,8 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Return the first names, and how many more there are.
+    """Return a list of names as text. If there are many, the text has only the names at the
+    beginning, and the number of the others.
 
     of  total number of names; None if `names` has all of them
     """
@@ -600,8 +601,9 @@ def import_bank_lines(
     no line is imported, except with --accept-good.
 
     The same file again, or a file that overlaps with it, changes nothing. Pending lines are left
-    out. A row of CAMT and OFX is an entry of the file, counted from one. If another format already
-    covers a day, the day's lines only get the bank's reference in addition.
+    out. For CAMT and OFX, row 1 means the first entry of the file. If a file in another format
+    already covers a day, the import adds no lines for that day. It only adds the bank's reference
+    to the existing lines.
     """
     from app.finance.imports import import_bank
 

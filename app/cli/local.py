@@ -167,8 +167,9 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings, and the source whose secret signs. Raise UsageError if the environment
-    is live, or if not exactly one source fits."""
+    """Return the settings, and the source whose secret signs the made-up events. Raise UsageError
+    if the environment is live. Also raise UsageError unless exactly one source belongs to the
+    provider or has the given name."""
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
 

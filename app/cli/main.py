@@ -217,8 +217,9 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with only the command or group that the first word names. If the word
-    names none, return the whole application. Building it takes longer than most commands run."""
+    """Return an application with only the command or group that the first word names. It is used
+    because building the whole application takes longer than most commands run. If the word names no
+    command or group, return the whole application."""
     alone = copy(application)
     alone.registered_commands = [
         each

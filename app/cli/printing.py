@@ -170,8 +170,11 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Switch standard output to UTF-8 if the format is for programs. For CSV that a spreadsheet
-    opens, print a byte order mark; CSV in a pipe has none."""
+    """Switch standard output to UTF-8 if the format is for programs. For the format csv_excel, also
+    print a byte order mark, so that a spreadsheet recognizes UTF-8.
+
+    Returns the format of the rows, which is csv for csv_excel.
+    """
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:

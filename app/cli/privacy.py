@@ -177,9 +177,13 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return the choice to restore without the erasure journal, and the reason for accepting a gap.
-    If both options are given, the same reason applies to both. Raise UsageError for an option
-    without a reason, or a reason without an option."""
+    """Return the losses that a person accepts in a restore. The first value is set if the restore
+    may do without the erasure journal. The second value is the reason for accepting a gap, or None
+    if no gap is accepted.
+
+    If a person gives both options, the same reason applies to both. Raise UsageError for an option
+    without a reason, or a reason without an option.
+    """
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):

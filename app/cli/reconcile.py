@@ -23,7 +23,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a run's totals and ties, and then its breaks as they are loaded."""
+    """Print a run's totals and ties. Then print the run's breaks, each as soon as it is loaded."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 

@@ -41,8 +41,8 @@ class News:
     at           time of the revision in RFC 3339, in UTC
     fulfilled_at, canceled_at
                  times that the shop had stated when the news was sent: RFC 3339, None, or UNKNOWN
-    superseded   whether the feed has later news of the order; if so, these news are no reason to
-                 ship
+    superseded   whether the feed has later news of the order. If so, do not ship because of this
+                 news
     """
 
     id: int
@@ -70,13 +70,14 @@ class Keeper(Protocol):
     """Store of the news that the shop has handled, such as `shop_store.SqliteKeeper`."""
 
     def take(self, news: News) -> bool:
-        """Act on the news and store its id, in one transaction. Do nothing and return False if the
-        id stored for the order is at least as large."""
+        """Act on the news and store its id, in one transaction. If an equal or higher id is already
+        stored for the order, do nothing and return False."""
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return some orders that wait because `fulfilled_at` was UNKNOWN, each with its last id.
-        Orders that were asked about least often come first."""
+        """Return (order, id) of some orders that wait because `fulfilled_at` was UNKNOWN. The id is
+        that of the order's last news. The orders that `follow` has asked about least often come
+        first."""
         ...
 
     def settle(self, news: News) -> None:
@@ -173,8 +174,8 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
 
     wait_s  seconds for which the last request waits for news at the end of the feed
 
-    Raises TokenRefused, Unavailable and NotUnderstood. News that were handled before an error stay
-    handled.
+    Raises TokenRefused, Unavailable and NotUnderstood. If an error is raised, all news that was
+    handled before stays handled.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

@@ -36,9 +36,9 @@ class Started:
                   unresolved: the amount paid is in doubt; send nobody until that is settled
                   expired: the session has expired
                   unknown: make the same call again after `again_s`
-                  differs: the earlier payment, or the price that `PUT` stated, has another amount
-                  or currency; or nobody knows whether the earlier payment was opened, and it had
-                  another phone number or return URL
+                  differs: the amount or currency differs from the earlier payment, or from the
+                    price that `PUT` stated. While nobody knows whether the earlier payment was
+                    opened, the state is also `differs` for another phone number or return URL
                   not_over: a new payment was requested, but the earlier one may still succeed
                   refused: `sentence` says why
     checkout_url  where the customer pays, if the service gave an address
@@ -121,14 +121,14 @@ def tell_order(
     """Report an order's price, and when it was placed, canceled or shipped (RFC 3339).
 
     amount   the whole price
-    tenders  kind and amount of each part that is paid otherwise: ("gift_card", "30.00"); None does
-             not change them
+    tenders  kind and amount of each part that is paid in another way, such as ("gift_card",
+             "30.00"); None leaves the reported parts unchanged
     free     whether the order costs nothing; the amount is then "0"
 
     Report `fulfilled_at` before the parcel leaves. After a restore of Tallyhook, report NOT_SO for
-    the orders that your books have not shipped. A canceled order is never fulfillable, and money
-    held for it is owed back. Return the order as `GET /api/v1/orders/…` does. Raises TokenRefused,
-    Unavailable and NotUnderstood.
+    each order that is not shipped according to your books. A canceled order is never fulfillable,
+    and money held for it is owed back. Return the order as `GET /api/v1/orders/…` does. Raises
+    TokenRefused, Unavailable and NotUnderstood.
     """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     stated: dict[str, Any] = {"amount": amount, "currency": currency}

@@ -38,7 +38,8 @@ _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
 
 @dataclass(kw_only=True)
 class SettingsReading:
-    """State of reading the configuration: the variables given, and the mistakes found so far."""
+    """What was found so far while the configuration is read: the given variables, the problems and
+    the warnings."""
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)
@@ -65,8 +66,11 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was reported for the variable that the line begins with, or for
-        a variable that replaces it."""
+        """Return whether a problem was already reported for a variable, or for a variable that can
+        replace it.
+
+        line  text of a problem; it begins with the variable's name and a colon
+        """
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
         keys = (f"{stem}KEYS",) if stem != variable else ()
@@ -240,7 +244,7 @@ def plan_settings(
 ) -> SettingsPlan:
     """Compare wanted settings with a file, which may be missing.
 
-    changing  names whose different value in the file may be replaced
+    changing  names of settings that get the wanted value even if the file has another value
 
     Raises ConfigurationError if a line is not NAME=value, or if a name occurs twice.
     """

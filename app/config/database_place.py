@@ -33,9 +33,11 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def filesystem_kind(path: Path, table: str) -> str:
-    """Return the kind of the file system that a path is on or would be on; "" if unknown.
+    """Return the kind of the file system that contains a path, or would contain it if it existed.
+    Return "" if the kind is unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, …; the last match counts
+    table  lines of /proc/self/mounts: device, mount point, kind, … If several lines have the same
+           mount point, use the last one
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():

@@ -60,7 +60,8 @@ _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "
 
 
 def switched(value: Any) -> Any:
-    """Return `on` or `off` for a word or boolean with this meaning, or the value unchanged."""
+    """Convert a boolean, or a word that means on or off, to `on` or `off`. Return any other value
+    unchanged."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -120,7 +121,8 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse a JSON object of texts, or return an object unchanged. Raise ValueError otherwise."""
+    """Parse the text of a JSON object whose values are texts. Return a value that is not a text
+    unchanged. Raise ValueError for any other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -145,8 +147,8 @@ MAX_ONLY: Final = 20
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object that maps the names of members to the values in payments of our shop.
-    Raise ValueError for any other text."""
+    """Parse a JSON object with members of events. It maps each member's name to the values that the
+    member has in events about our shop. Raise ValueError for any other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -463,19 +465,20 @@ class SourceSettings(Section):
                   newest first; used if the provider signs nothing
     secrets       valid secrets, newest first, including those from the file
     secrets_file  file of the secrets, if any; `read_secret_file` reads it again
-    keys          keys by their names, which are key ids or names of parts; used if the profile's
-                  requests name their key
-    credentials   values for requests to the provider, by the names in the profile
-    account       accounts whose events count, for profiles whose events name an account
-    only          members by which events state their shop, each with the values of our shop
-    orders        `own`: events of other sources never mean an order of this source, nor do the
-                  shop's records unless they name this source
+    keys          keys by name, used if requests name the key that signed them. A name is a key id
+                  or the name of a part
+    credentials   values for requests to the provider. The profile determines the names of the
+                  values
+    account       accounts whose events count. It is used with profiles whose events name an account
+    only          members of an event that tell shops apart. Each has the values that mean our shop
+    orders        `own`: an event of another source never belongs to an order of this source. A
+                  record from the shop belongs to such an order only if the record names this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
                   its session, or if an event ties it to one of these. If the payment's event names
                   an order, that order is only suggested
     shared        whether another shop or system uses the account; `unknown` if nobody has stated it
     captures      payment methods that the provider captures automatically, as the profile's `code`
-                  states them; needs the credential `webhook`
+                  states them. The setting requires the credential `webhook`
     link_mismatch  `hold`: if only the order number links a payment to its order, the payment counts
                    only if its amount is a price of the order
     """

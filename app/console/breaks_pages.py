@@ -465,7 +465,7 @@ async def ask_accept(view: View) -> Form:
 
 def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[str]:
     """Return why one person may not accept these breaks together, and what to do instead. Return an
-    empty list if the person may."""
+    empty list if one person may accept them."""
     against = []
     for each in found:
         because = break_acts.too_much(allowance, each.seen)

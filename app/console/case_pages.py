@@ -237,7 +237,8 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Return whether the letter's file name must be short, and the letter's bytes."""
+    """Prepare the letter for a download. The first value says whether the letter's file name must
+    be short. The second value is the letter's content."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
 

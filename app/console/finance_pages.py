@@ -271,7 +271,8 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing the month that the month's page showed last."""
+    """Return the reasons against closing a month, as the month's page last found them. Return an
+    empty tuple if the page has not found any."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -294,7 +295,8 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the period that an address requests: its name, its scope, and the month if it is one.
+    """Return the period that an address requests: its name, its scope, and the month. The month is
+    None if the period is not a month.
 
     The address names a month, or is `period` with the parameters `from` and `to`.
 
@@ -459,7 +461,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of a total, from a job."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that make up a total of the run. A
+    job finds the rows."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -485,7 +488,7 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout or line, from a job."""
+    """GET /trail/{name}: the trail of an order, payment, payout or line. A job finds the trail."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")

@@ -131,7 +131,8 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return a statement's balances if the file was refused because they differ."""
+    """Return the balances of an uploaded statement, if the statement was refused because its
+    balances and the sum of its entries contradict each other. Return None otherwise."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 

@@ -106,7 +106,8 @@ async def do_prove(view: View, reason: str) -> Response:
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """Return the log's names for an order's deliveries and published outcomes."""
+    """Return the names of the log's entries about an order: the ids of its deliveries, and
+    `revision:` with the number of each published outcome."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [

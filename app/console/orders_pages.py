@@ -483,7 +483,8 @@ async def delivery_document(view: View) -> Document:
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Return known mistakes that explain the refusal, or why none could be tested."""
+    """Return the known mistakes that explain the refusal. If the delivery cannot be tested for
+    mistakes, return the reason."""
     try:
         found = await diagnose_delivery(
             view.context, view.subject, accounts=accounts(view.context.settings)

@@ -334,8 +334,8 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the preview still applies. It applies if the current rules are those with
-    which it compared the tried rules."""
+    """Return whether a preview still applies. A preview no longer applies if the current rules were
+    changed after the preview was made."""
     return job.mark == await tried_as(view, rules_tried(job))
 
 

@@ -49,7 +49,11 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence on why the last try to notify the shop failed; None if it did not."""
+    """Return a sentence that says why the last try to notify the shop failed. Return None if no try
+    failed.
+
+    problem  code of the problem, such as `status_503`; None if there is none
+    """
     if problem is None:
         return None
     kind, _, number = problem.partition("_")
