@@ -376,7 +376,8 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """Return reasons why something may have been left out, or may belong to another order."""
+    """Return reasons why parts of the order may have been left out, or why parts of the bundle may
+    belong to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
@@ -401,7 +402,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what is unproven about bodies that are left out, or whose reading is not sealed."""
+    """Return what is not proven about bodies. It is not proven what a body said if the bundle
+    leaves out the body, or if the log does not seal how the body was read."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -462,8 +464,8 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return a phrase for `count` of `whole` things. If all things are meant, the phrase has no
-    numbers. If `count` is 0, the phrase is empty."""
+    """Return a phrase that says that `what` is about `count` of `whole` things. If `count` equals
+    `whole`, the phrase has no numbers. If `count` is 0, the phrase is empty."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

@@ -179,9 +179,9 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of things that were received while a clock was ahead. The keys
-    are the things' names in the log. If several `redated` records are about one thing, return the
-    earliest instant."""
+    """Return corrected instants, by the name that the log gives to a thing. A thing, such as a
+    delivery, needs a correction if it was received while a clock was ahead. If several `redated`
+    records are about one thing, return the earliest instant."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

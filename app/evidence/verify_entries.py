@@ -54,7 +54,8 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
 
 
 def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Return size and root of a checkpoint, in its second and third line (C2SP tlog-checkpoint)."""
+    """Return the size and the root of a checkpoint. The second line of the checkpoint has the size,
+    and the third line has the root (C2SP tlog-checkpoint)."""
     try:
         lines = text.decode("utf-8").split("\n")
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
@@ -127,7 +128,8 @@ class _Thing(NamedTuple):
     """A part of the bundle that must have a leaf.
 
     leaf      members that the leaf must have
-    document  document that the leaf seals; None for a delivery, whose event the next step compares
+    document  document that the leaf seals; None for a delivery, because the next step compares the
+              delivery's event
     """
 
     leaf: dict[str, Any]
@@ -182,8 +184,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its members. Two leaves could be given the same name if the stated
-    name were trusted."""
+    """Compute a leaf's name from its members. The name that the bundle states is not trusted,
+    because a bundle could state the same name for two leaves."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -197,7 +199,8 @@ def _delivery_of(name: str) -> str:
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
     """Compare a leaf with the files, and return how many parts of its content are masked. Raise
-    Wrong if they differ. The step completeness compares the leaf's commitment to its order."""
+    Wrong if they differ. The leaf's commitment to its order is not compared here: the step
+    `completeness` compares it."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -306,11 +309,12 @@ class Chain(NamedTuple):
     """The log's entries that name the order.
 
     entries  index in the log and name of each entry
-    others   deliveries, records, revisions and audit entries in the bundle that have no such entry
+    others   deliveries, records, revisions and audit entries in the bundle for which the log has no
+             entry that names the order
     moved    names of entries whose subject is not in the bundle, because a later entry moved the
              subject to another order
-    tree     index and time of the leaf that seals a tree of all orders, which counts this order's
-             entries; None if there is no tree
+    tree     index and time of the leaf that seals a tree of all orders; this tree counts the
+             entries of this order; None if there is no tree
     """
 
     entries: list[tuple[int, str]]
@@ -324,8 +328,9 @@ def order_chain(bundle: Bundle) -> Chain:
 
     Raise Wrong if an entry is missing, or if its subject is left out. The entries must be numbered
     1, 2, 3 … in `nth`, in the order of the log. `after` of each entry must be the index of the
-    previous entry, so no entry can replace another. The tree states the number of the order's
-    entries when it was made, and the bundle must have as many.
+    previous entry, so no entry can replace another. The tree of all orders states how many entries
+    the order had when the tree was made. The bundle must have the same number of entries up to that
+    time.
     """
     log, reference, shown = (
         bundle.document("log.json"),

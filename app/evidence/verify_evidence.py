@@ -229,10 +229,11 @@ class VerifiedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of each step. `order` and `as_of` are the bundle's own statements, or None.
+    """Result of each step. `order` and `as_of` are what the bundle states about itself; None if the
+    bundle does not state it.
 
-    not_proven  sentences on the parts that no step proves, so that a reader must trust the bundle's
-                maker
+    not_proven  sentences on the parts that no step proves; for these parts a reader must trust the
+                bundle's maker
     """
 
     order: str | None
@@ -356,7 +357,8 @@ def verify_evidence(
     """Run every verification step on a bundle.
 
     now        time of the verifier's clock; None for this computer's clock
-    trusted    key that must have signed the bundle, known from elsewhere
+    trusted    key that must have signed the bundle; the verifying person knows this key from
+               elsewhere
     kept       published checkpoint of the bundle's log
     witnesses  witnesses that must have cosigned the bundle's checkpoint
     """
@@ -430,9 +432,9 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence if the log may have been rewritten, with the leaves or times that this
-    concerns. A kept checkpoint excludes a rewrite of its leaves. Witnesses exclude a rewrite after
-    they have cosigned."""
+    """Yield a sentence if the log may have been rewritten. The sentence states which leaves, or
+    which times, a rewrite may concern. A kept checkpoint excludes a rewrite of its leaves.
+    Witnesses exclude a rewrite after they have cosigned."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -571,7 +573,7 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 def _checkpoint(bundle: verify.Bundle) -> Found:
     """Check the checkpoint's signature. It must be signed with the manifest's key or with an
     earlier key of the log. A chain of endorsements must lead from the earlier key to the manifest's
-    key, because a bundle could call any key an earlier one."""
+    key. Without this chain, a bundle could state any key as an earlier key of the log."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -597,9 +599,10 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept checkpoint belong to one log: the later must
-    extend the earlier (RFC 9162, 2.1.4.2). If the bundle does not know the key that signed the kept
-    checkpoint, the result is undecided. Only the person can know whose key it is."""
+    """Check that the bundle's checkpoint and the kept checkpoint belong to one log: the later
+    checkpoint must extend the earlier checkpoint (RFC 9162, 2.1.4.2). If the bundle does not know
+    the key that signed the kept checkpoint, the result is undecided. Only the verifying person can
+    know whose key it is."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -667,8 +670,8 @@ def _cosigned(
 
 
 def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
-    """Check that enough witnesses cosigned the checkpoint to which all proofs lead. Witnesses
-    refuse to cosign a rewritten log."""
+    """Check that enough witnesses cosigned the bundle's checkpoint. All proofs in the bundle lead
+    to this checkpoint. Witnesses refuse to cosign a rewritten log."""
     each = _cosigned(bundle, witnesses)
     found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else

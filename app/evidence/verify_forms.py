@@ -255,7 +255,9 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return what is wrong with an object: its members, or the decimals of an amount."""
+    """Return a sentence on the first fault of an object. A member may be missing, unknown or
+    malformed, or the decimals of an amount may be wrong. Return an empty text if there is no fault.
+    """
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}

@@ -112,7 +112,8 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery was read differently after it was sealed, as by `reindex`."""
+    """Return whether a delivery was read again after it was sealed, with another result. For
+    example, `reindex` reads deliveries again."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
@@ -598,8 +599,8 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
 
 
 class OrderCounts:
-    """The number and the newest leaf of each order's leaves. These are counted while the log is
-    read."""
+    """Counter of each order's leaves, and the newest leaf of each order. Leaves are counted while
+    the log is read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
         self._tree = OrderTree()

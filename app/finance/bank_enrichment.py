@@ -34,11 +34,11 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts in a bank's file for which the file adds no lines, because files of
-    another format have the lines. Its entries only add texts to those lines.
+    """Return the accounts whose lines this bank's file does not add, because files of another
+    format have these lines. The file's entries only add texts to the lines.
 
-    The value of each account is the error to raise if no entry of this file fits a line. Whether a
-    file adds lines depends on its format:
+    The result maps each account to an error text. The error must be raised if no entry of this file
+    fits a line. Whether a file adds lines depends on its format:
 
     - A notification (CAMT.054) never adds lines.
     - A report within the day adds lines if no other format has the account.
@@ -97,8 +97,9 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace each staged entry by the stored line that fits it, with the entry's texts where the
-    line has none. Delete entries that fit no line or several lines. Returns a note on each account.
+    """Replace each staged entry by the stored line that fits the entry. If a text of the line is
+    empty, the line gets the entry's text. Delete entries that fit no line or several lines. Returns
+    a note on each account.
 
     accounts  result of `accounts_to_enrich`
 

@@ -283,8 +283,8 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank lines and return `use(lines)`. Both run in another thread, because matching
-    many lines takes seconds. Meanwhile the server answers other requests."""
+    """Match the bank lines and return `use(lines)`. The matching and `use` run in another thread,
+    because matching many lines takes seconds. Meanwhile the server answers other requests."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

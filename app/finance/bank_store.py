@@ -111,8 +111,8 @@ async def bank_lines_saying(
     """Return bank lines with these words in a text, newest first. The case of ASCII letters is
     ignored, and restricted lines are left out.
 
-    Also return an instant if the search ended early: lines booked before it were not searched. This
-    is None if all lines were searched or `limit` lines were found.
+    Also return an instant if the search ended early: lines booked before this instant were not
+    searched. The instant is None if all lines were searched or `limit` lines were found.
 
     before  instant before which the lines must have been booked; None for all lines
     """
@@ -188,7 +188,7 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return (final amount, amount that left, last time) of every payout from a wallet.
+    """Return (final amount, amount that left, time of the last line) of every payout from a wallet.
 
     Amounts are in minor units. The final amount is smaller if part of the money could not be paid
     out and was returned to the wallet.

@@ -65,7 +65,7 @@ async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
     """Return order lines that a bank line may pay. These are the lines with given subjects, and the
-    lines of orders that were paid outside providers.
+    lines of orders whose payment method does not use a provider.
 
     named  the given subjects
     """
@@ -122,7 +122,7 @@ async def lines_with(
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
     """Return the versions of lines that have one of these phone numbers. Also return the versions
-    that have one of these keys and whatever phone number."""
+    that have one of these keys and any phone number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})

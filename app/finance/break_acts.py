@@ -91,8 +91,8 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break with its steps and present state. `seen` is the break as a given run found it, or as
-    the last run that found it."""
+    """A break with its steps and present state. `seen` is the break as a given run found it. If no
+    run is given, `seen` is the break as the last run that found the break found it."""
 
     identity: str
     seen: breaks.Break
@@ -147,7 +147,7 @@ class SeenBreak:
 
 
 def age_days(seen: breaks.Break, as_of: Instant) -> int:
-    """Return whole days since the difference was last dated; never negative."""
+    """Return the break's age in whole days since `seen.since`; never negative."""
     return max(as_of - seen.since, 0) // DAY
 
 
@@ -441,7 +441,8 @@ MOST_LINES: Final = 50
 async def match_lines(
     context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
 ) -> None:
-    """Match a break with unmatched lines. The breaks about these lines close together with it.
+    """Match a break with unmatched lines. Breaks about these lines are closed together with this
+    break.
 
     The next run applies the match; if the sums differ, the run reports the difference.
     """

@@ -212,10 +212,10 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 
 @dataclass(slots=True, kw_only=True)
 class ChosenBreaks:
-    """Breaks to act on, from the chosen breaks.
+    """The breaks that a person acts on, selected from the breaks that meet a `Choice`.
 
     of       the breaks to act on
-    apart    number of chosen breaks that were left out, by reason
+    apart    number of breaks that meet the choice but were left out, by reason
     lines    the line to match with each break, by the break's id
     against  why the breaks may not all be decided together; None if they may
     """
@@ -227,7 +227,8 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits that change when anything shown of the breaks changes."""
+        """Return sixteen hex digits that change when the breaks or their suggested lines change. A
+        caller compares the digits to see whether a person saw the present state."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -282,10 +283,10 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 async def chosen_for(
     context: AppContext, choice: Choice, doing: BreakAct, *, least: int
 ) -> ChosenBreaks:
-    """Return the chosen breaks on which a person may take an act.
+    """Return the chosen breaks on which a person may act in this way.
 
-    A match needs one clearly best suggestion of at least `least` points. An acceptance needs a
-    break that the person may accept alone.
+    A break can be matched if one suggestion is clearly the best and has at least `least` points. A
+    break can be accepted if the person may accept it alone.
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
@@ -335,8 +336,9 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
     """Act on the chosen breaks in batches, each in its own transaction.
 
-    A match uses the suggested line, and each batch of matches has one break. Raises UsageError if a
-    batch is refused; the message states the number of breaks that are already done.
+    If breaks are matched, each is matched with its suggested line, and a batch has only one break.
+    Raises UsageError if a batch is refused; the message states the number of breaks that are
+    already done.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

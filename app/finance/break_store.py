@@ -302,8 +302,8 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, by break, the ids of evidence that may have closed a break that is gone. Only
-    evidence that arrived after the last run is returned.
+    """Return the ids of evidence that may have closed a break, for each break in `gone`, which this
+    run no longer found. Only evidence that arrived after the last run is returned.
 
     Evidence is events, records, lines, matches by hand and rules. A few queries find the evidence
     of all breaks.

@@ -70,10 +70,10 @@ delivery that takes longer than this has failed for its sender."""
 class CloseRequest:
     """Request to close a month.
 
-    as_of        instant whose knowledge is closed; None for now
+    as_of        instant as of which the month's figures are computed and closed; None for now
     margin_days  days to wait after the month's end; None for the setting
     reason       the reason for the trail and for the second person
-    exceptions   conditions that are not met, each with the reason for closing nevertheless;
+    exceptions   conditions that are not met, each with the reason to close the month nevertheless;
                  exceptions need two people
     unasked      payments about which providers had not answered when this closing was proposed;
                  None if it was not proposed
@@ -412,8 +412,8 @@ def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
 
 
 def next_name(made: Sequence[period_store.Closed]) -> str:
-    """Return the name of the next month to close. That is the month after the last closed month, or
-    the first month if it was reopened."""
+    """Return the name of the next month to close. That is the month after the last closed month. If
+    no month is closed because the first month was reopened, return the first month."""
     last = _last(made)
     return made[0].period if last is None else month_named(last.period).following_name
 

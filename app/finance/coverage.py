@@ -25,7 +25,8 @@ KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A person's declaration of the first and last day that the files of a name cover."""
+    """A person's declaration of the first and the last day that imported files cover. The files are
+    of one source, bank account or order book, which `name` states."""
 
     kind: ImportKind
     name: str
@@ -50,10 +51,11 @@ def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store the declaration that files of a name cover certain days, and return the stored line.
+    """Store the declaration that the files of a source, bank account or order book cover certain
+    days. Return the stored line.
 
-    Raises UsageError for days that are invalid or in the future, and NotFoundError for a name
-    without imports.
+    Raises UsageError for days that are invalid or in the future. Raises NotFoundError if no file
+    was imported for the declared name.
     """
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)

@@ -23,19 +23,22 @@ BY_FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """One span of time that the files of a name cover.
+    """One span of time that the files of one source, bank account or order book cover.
 
     number     from 1; 0 for a line that is not stored yet
     of_import  number of the import that brought the line; None for a line declared without an
                import
     name       the source, bank account or order book
     wallet     the source's sub-account; None for all sub-accounts
-    since      beginning of the span, which ends at `until`; both None if nobody states a span
+    since      beginning of the span; None if nobody states a span
+    until      end of the span; None if nobody states a span
     who        BY_FILE, or the person who declared the line
     withdraws  number of the declared line that this line withdraws
     format     the format of a bank's file
-    first_day  first day that a bank's file covers or has bookings of, by the bank's calendar; the
-               last is `last_day`; None if the file has no such days
+    first_day  first day that a bank's file covers or has bookings of, by the bank's calendar; None
+               if the file has no such day
+    last_day   last day that a bank's file covers or has bookings of; None if the file has no such
+               day
     """
 
     kind: ImportKind
@@ -154,8 +157,9 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each name of a kind. A day is covered if a line without a wallet
-    covers it. A day is also covered if each wallet of the name has a line that covers it."""
+    """Return the coverage of each source, bank account or order book, depending on the kind of
+    lines. A day is covered if a line without a wallet covers it. A day is also covered if each
+    wallet of the source has a line that covers the day."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))

@@ -26,7 +26,7 @@ MOST: Final = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeSuggestions:
-    """Fee rules suggested by the lines of a span.
+    """Fee rules suggested by statement lines in a time span.
 
     lines     number of payments whose source is known
     nameless  number of payments whose source is unknown; no rule is suggested from them

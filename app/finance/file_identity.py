@@ -55,7 +55,7 @@ class FileIdentity:
     mapping  the name of the saved mapping that fits
     because  reasons, one sentence each; they also mention the presets in `nearly`
     nearly   presets that nearly fit, if none fits
-    unsure   whether the file names another account than the only possible source has
+    unsure   whether the file's maker or account fits no source, or the account fits several sources
     """
 
     kinds: Sequence[ImportKind] = ()
@@ -119,8 +119,9 @@ def identify_file(
 ) -> FileIdentity:
     """Identify a file. A kind and a source that the caller gives are taken as facts.
 
-    account  the bank account of rows that name none
+    account  the bank account of rows that name no account
     saved    saved mappings that may fit
+
     Raises NotFoundError or UsageError for a file, preset or mapping that cannot be read, and
     UsageError for a source that the statement cannot belong to.
     """
@@ -219,7 +220,8 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Return what is known of a file except its source. Raises RefusedTable if it is no table."""
+    """Return what is known of a file except its source. Raises RefusedTable if the file has no
+    table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])

@@ -189,8 +189,8 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence on how a cell reads with other marks; "" if it is no amount in any
-        format."""
+        """Return a sentence that states the amount of a cell if other marks are assumed. Return ""
+        if the cell is no amount in any number format."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)

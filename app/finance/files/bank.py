@@ -190,7 +190,8 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return the signed amounts from the three columns. A debit becomes negative.
+    """Return the signed amount of each row, from the row's cells in the columns amount, credit and
+    debit. A debit becomes negative.
 
     signs  how the file writes debits; None if it writes them without a minus sign
 

@@ -182,7 +182,8 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
-    """Unpack a file of `size` packed bytes. Raises RefusedTable beyond the limits."""
+    """Unpack a file of `size` packed bytes. Raises RefusedTable if the unpacked file is larger than
+    the limits allow."""
     most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
     with target.open("xb") as file:
         while part := packed.read(_PART):

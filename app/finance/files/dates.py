@@ -182,8 +182,8 @@ class Dates:
     ) -> None:
         """Set up the parser.
 
-        zone   zone of dates that name none. Without a zone (None), a time of day is unclear, and a
-               day without a time is a UTC day
+        zone   zone of dates that name no zone. If `zone` is None, a time of day is unclear, and a
+               date without a time of day is a day in UTC
         words  zone or offset for each name of a zone in the file; names are in small letters
         """
         self._form, self._zone = form, zone

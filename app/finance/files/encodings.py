@@ -140,7 +140,8 @@ def decodes(path: Path, encoding: str) -> bool:
 
 
 def first_word(path: Path, encoding: str) -> str:
-    """Return the first word beyond ASCII as this encoding reads it; empty if there is none."""
+    """Return the first word that has a character beyond ASCII, decoded with this encoding. Return
+    an empty text if there is no such word."""
     return _first_word(_beyond_ascii(path), encoding)
 
 
@@ -152,7 +153,8 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the first word beyond ASCII in each encoding that decodes the file.
+    """Return a phrase for each encoding that decodes the file. The phrase shows the first word that
+    has a character beyond ASCII in this encoding.
 
     names  encodings to try; empty for all of _TRIED
     """

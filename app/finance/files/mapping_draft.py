@@ -98,8 +98,8 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words in a column, the empty word last; none if there are many words or long
-    ones."""
+    """Return the words in a column, with the empty word last. Return nothing if the column has too
+    many words, or a cell that is too long."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None
@@ -112,11 +112,12 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 class MappingDraft:
     """A person's choices about the columns of a file.
 
-    columns   for each field its column, or the column's position without a heading; empty for none
-    less      for each field of money the column to subtract
-    words     for each field the meaning of each word in its column, or IGNORED
+    columns   the chosen column of each field. If the file has no heading, this is the column's
+              position. The text is empty if no column is chosen
+    less      the column to subtract, for each field of money that needs one
+    words     the meaning of each word in a field's column, or IGNORED, by field
     keys      other keys of a mapping, such as `dates`; empty values are left out
-    defaults  for each field the value of rows that state none; empty values are left out
+    defaults  the value of rows that state no value, by field; empty values are left out
     """
 
     kind: str

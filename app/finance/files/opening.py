@@ -273,15 +273,16 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return what a file without a table is, by its first bytes, and what to do; None for other
-    files."""
+    """Look at the first bytes of a file. If they belong to a file without a table, return a
+    sentence on what the file is, and what a person should do. Return None for other files."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return what an old Office file is, by its directory ([MS-CFB] 2.2), and what to do."""
+    """Return a sentence on what an old Office file contains, and what a person should do. The names
+    in the file's directory show the content ([MS-CFB] 2.2)."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)

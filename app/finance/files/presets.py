@@ -72,8 +72,8 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized: those that its mapping reads, and those in its
-    section `[recognize]`.
+    """Columns by which an export is recognized. These are the columns that the export's mapping
+    reads, and the columns in its section `[recognize]`.
 
     names    the columns' names in the file, by plain name
     needed   groups of plain names; a heading has at least one name of each group
@@ -136,10 +136,10 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 class Export:
     """An export, and how to recognize it.
 
-    title     its maker's name for it
+    title     the name that the maker of the export uses for it
     profiles  profiles of the provider that makes this statement
-    account   where the export names its account: after a `label`, or in a `column`
-    sheet     the sheet of the workbook; None for the first visible one
+    account   where the file names the account: after a `label`, or in a `column`
+    sheet     the sheet of the workbook; None for the first visible sheet
     """
 
     name: str
@@ -379,7 +379,8 @@ def recognized_in(
 
 
 def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], set[str]]]:
-    """Yield each row that has at least two names, with its plain names."""
+    """Yield each row that may be a heading: its number, its cells, and the plain names in its
+    cells. Rows with fewer than two plain names are left out."""
     for number, row in rows:
         plain = {tables.plain_name(cell) for cell in row} - {""}
         if len(plain) > 1:
@@ -394,8 +395,9 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
     """Return a sentence on the shipped preset that fits best although the heading lacks some
     columns.
 
-    The best preset lacks the fewest columns and, among equals, finds the most. If several presets
-    are still equal, return a sentence on each.
+    The best preset lacks the fewest columns. If several presets lack equally few columns, the best
+    preset is the one that finds the most columns. If several presets are still equal, return a
+    sentence on each.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -416,7 +418,8 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets by name. Checking them as mappings would take a second."""
+    """Return all shipped presets, sorted by name. The presets are not checked as mappings, because
+    this would take a second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
@@ -493,7 +496,7 @@ class ReadingRequest:
     inside    path of the unpacked table, if the file is a container; None otherwise
     content   the mapping's text, used instead of the file `mapping`
     preset    a preset's name or path, or NO_PRESET; None for the preset that fits the heading
-    currency  the currency of rows without one
+    currency  the currency of rows that state no currency
     """
 
     path: Path
@@ -557,15 +560,16 @@ class ChosenReading:
 class ReadingDefaults:
     """Settings to use where a file's mapping states nothing; None for an unknown value.
 
-    zone           the zone of times without one
-    phone_country  the calling code of phone numbers without one
+    zone           the zone of times that state no zone
+    phone_country  the calling code of phone numbers that have no calling code
     """
 
     zone: tzinfo | None
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return a reading with these values filled in where its mapping has none."""
+        """Return a copy of a reading. If its mapping lacks one of these values, the copy has the
+        value from these defaults."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,

@@ -328,8 +328,9 @@ def made_cells(
     marks: Marks,
     signs: Signs | None,
 ) -> MadeCells | None:
-    """Return the function that makes a field's cells under a heading; None for a missing optional
-    field. Raises RefusedTable if columns of a required field are missing."""
+    """Return a function that computes a field's cells from the columns of this heading. Return None
+    if an optional field's columns are missing. Raises RefusedTable if columns of a required field
+    are missing."""
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
     }
@@ -356,8 +357,8 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return the function that makes each combined field under a heading. Raises the errors of
-    `made_cells`.
+    """Return, for each combined field, the function that computes its cells from the columns of
+    this heading. Raises the errors of `made_cells`.
 
     row  the heading's row in the file
     """
@@ -393,8 +394,8 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells. If the first cell is a moment of a workbook, such as a
-        day, the result is one, too."""
+        """Return each row's joined cells. If the first cell is a date of a workbook (CellMoment),
+        the joined text is a CellMoment, too."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)

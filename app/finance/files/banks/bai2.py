@@ -149,8 +149,8 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Compare a control total with the computed total. Raise RefusedTable if they differ. Then
-        add the total to that of the enclosing level."""
+        """Compare a control total with the computed total. Raise RefusedTable if they differ.
+        Otherwise add the control total to the computed total of the enclosing level."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -199,7 +199,8 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return the number of fields after a funds type that are details of that funds type."""
+    """Return the number of fields after a funds type that give details of this funds type. The
+    first of `fields` is the funds type."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:

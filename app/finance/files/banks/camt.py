@@ -49,11 +49,11 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 
 
 class CamtTable(entries.BankTable):
-    """One CAMT file. Document types and entities are refused. The format has none, and in XML they
+    """One CAMT file. The parser refuses document types and entities. CAMT has none, and in XML they
     can read other files or fill memory.
 
-    Without them, the standard library's parser needs little memory, so it needs no child process.
-    It needs 64 KiB, a tag of MAX_TAG, and MAX_DEPTH names.
+    Because document types and entities are refused, the standard library's parser needs little
+    memory: 64 KiB, a tag of MAX_TAG, and MAX_DEPTH names. So it needs no child process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -274,8 +274,8 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a one-day statement, as the date of an entry that has none. If the
-        statement covers several days, note a problem and return ""."""
+        """Return the day of a statement that covers a single day. This day is the date of an entry
+        that states no date. If the statement covers several days, note a problem and return ""."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:
