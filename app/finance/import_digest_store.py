@@ -91,7 +91,8 @@ async def digests_of(
 ) -> dict[str, str]:
     """Return the digests of an import after all its lines are written.
 
-    between  called after each LOOKING lines of the table, including lines of other imports
+    between  function that is called after every LOOKING lines of the table; lines of other imports
+             are counted, too
     """
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]
@@ -116,7 +117,8 @@ class DigestsNow:
     """Digests computed from the present lines.
 
     facts   digests of every published import, by its number
-    strays  number of lines that no published import of their kind began or ended, by kind
+    strays  number of lines, by kind, that name an import that is not a published import of this
+            kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)

@@ -135,8 +135,8 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank's file with what its accounts already have. If files of another format have
-    the account's lines, add only texts to those lines. Raises UsageError for a conflict."""
+    """Compare a bank's file with the stored lines of its accounts. If files of another format have
+    an account's lines, add only texts to those lines. Raises UsageError for a conflict."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -185,8 +185,8 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Return the first mistake in reading the first rows as this kind of file; None if there is
-    none."""
+    """Read the first rows as a file of this kind. Return a sentence on the first mistake; None if
+    there is no mistake."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)

@@ -61,7 +61,7 @@ class LineSearch:
     """Conditions of a search. An empty condition, or None, fits every line.
 
     text    a part of a reference, a bank's text or a payer's name
-    amount  in major units of the break's currency
+    amount  the line's amount, in major units of the break's currency
     """
 
     text: str = ""

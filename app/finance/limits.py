@@ -36,7 +36,8 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """A person's limits, and the minor units of each currency used up today and this month."""
+    """A person's limits, and the amounts that the person has already decided alone today and this
+    month. Amounts are minor units by currency."""
 
     rules: Rules
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)

@@ -103,8 +103,8 @@ class LineKind:
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return the content of a line's new version from a row of a file and the content
-        before."""
+        """Return the content of a line's new version. `content` is from a row of the file, and
+        `before` is the content of the line's present version."""
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
@@ -311,7 +311,8 @@ async def write_lines(
 ) -> WrittenVersions:
     """Write the versions that result from staged rows of an import.
 
-    rows      rows with the kind's group and content columns first; rows of one group together
+    rows      the rows; each begins with the kind's group and content columns, and rows of one group
+              follow each other
     number    the import's number; None to count changes without writing
     calendar  calendar of the rows' days
     """
@@ -383,8 +384,8 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return (key, since, until, content) of lines, by group. Only current versions are returned,
-    unless an erasure may rewrite texts of the kind: then all are."""
+    """Return (key, since, until, content) of lines, by group. Only current versions are returned.
+    If an erasure may rewrite texts of this kind of lines, all versions are returned."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
@@ -451,7 +452,8 @@ async def lines_known(
     """Return lines as known at an instant, without duplicates and unsorted.
 
     columns  columns to return, in SQL
-    having   by column, the possible values; a line must fit in at least one column
+    having   possible values of a column, by the column's name; a line must have one of the values
+             in at least one of these columns
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():

@@ -93,9 +93,10 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return the limits of what one person may do alone, by setting, as text in major units.
+    """Return the limits of what one person may do alone, by the name of the setting, as text in
+    major units.
 
-    stated  (period, currency) of the limits of periods to return
+    stated  the limits for a day or month that are also returned, each as (period, currency)
     """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
@@ -133,7 +134,8 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values, as text, of settings that are no limits; in a table by `table.key`."""
+    """Return the values, as text, of settings that are no limits. A setting in a table has the name
+    `table.key`."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
         if name in _LIMITS:

@@ -40,8 +40,8 @@ because a month may have any number of transactions."""
 
 
 class PrintParts:
-    """Compressor of a report or journal. It makes parts, each of which ends where a written piece
-    of the text ends."""
+    """Compressor of a report or journal. The compressed text consists of several parts. A part
+    never ends within the content of one `write` call."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []

@@ -237,8 +237,8 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Take two locks until the transaction ends. No other person can decide about payments, and no
-    reader of deliveries can link payments to orders."""
+    """Take two locks, which are released when the transaction ends. Until then, no other person can
+    decide about payments, and no reader of deliveries can link payments to orders."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 

@@ -50,7 +50,8 @@ class RunRequest:
 
     since  start of the period; None for an open start
     until  end of the period, which is not included; None for an open end
-    as_of  the instant whose knowledge is used; None for now
+    as_of  the instant as of which everything is matched; evidence that became known later is
+           ignored; None for now
     rules  the text of a file of rules; None for the saved rules
 
     An order belongs to the period in which it was placed according to the book. If the book has no
@@ -90,8 +91,8 @@ async def reconcile_period(
 ) -> Ran:
     """Match the rows of the request, and store the run.
 
-    progress  called with the number of rows folded or read
-    jobs      most processes for a run of many orders; 1 to use no other process
+    progress  function that is called with the number of rows folded or read
+    jobs      maximum number of processes for a run of many orders; with 1, only this process works
 
     Raises ConfigurationError that lists all mistakes in a file of rules, UsageError for a future
     instant or a period that ends before it begins, NotAllRead if deliveries are unread, and

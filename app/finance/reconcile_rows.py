@@ -182,8 +182,8 @@ class Known:
     period      the period; None for all time
     hands       matches that people made
     overlay     replacements for stale cached ledger lines
-    joined      the date of orders whose lines belong together, so that all are in one period; empty
-                without a period
+    joined      common dates of rows that must be in the same period because they are matched
+                together; empty without a period
     suspended   payments that belong, or belonged, to no order
     recipients  for each payment to a person, keys of the orders with the person's phone number
     """

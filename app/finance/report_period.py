@@ -111,8 +111,8 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Return a period's report in one format, as the command writes it. Raises the errors of
-    `report_period` and `render`."""
+    """Return a period's report in one format. The bytes equal the output of the command. Raises the
+    errors of `report_period` and `render`."""
     return render(await report_period(context, scope), form)
 
 

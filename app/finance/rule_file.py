@@ -53,8 +53,9 @@ class Rules:
     alone             stated limits of what one person may decide alone in a day or a month; `limit`
                       adds the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month that is not reported as a break; no change is
-                      reported in a currency whose entry is missing or 0
+    adjustment_limit  largest change of a closed month for which no break is reported. If a
+                      currency's entry is missing or 0, no change in this currency is reported as a
+                      break
     """
 
     match: MatchRules = field(default_factory=MatchRules)

@@ -255,7 +255,8 @@ class ScheduleDocument(TypedDict):
 async def schedule_document(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[ScheduledDocument]:
-    """Return each entry with its last due time, that time's result, and its next due time."""
+    """Return a document on each entry. It states the entry's last run, and when the entry is due
+    next."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
@@ -271,7 +272,7 @@ async def schedule_document(
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
-    """Return a document on the result of a due time; None if there was none."""
+    """Return a document on a scheduled run; None if there was none."""
     if run is None:
         return None
     again_at = format_known(run.until if run.state in ("failed", "waiting") else None)

@@ -93,8 +93,8 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return by name each entry's newest row that was due by an instant. Requested rows are left
-    out."""
+    """Return the newest run of each entry that was due by an instant, by the entry's name. Runs
+    that a person requested are left out."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -103,7 +103,8 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return by name the last run that was begun for each of these entries, requested or not."""
+    """Return the last run of each of these entries that was begun, by the entry's name. Runs that a
+    person requested are included."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")

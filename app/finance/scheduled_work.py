@@ -65,7 +65,7 @@ class ReportParcel:
 
     entry      name of the schedule's entry
     span       name of the reported span, such as `2026-10`
-    what       whether this is a report, or a checkpoint of the log
+    what       kind of the files: a report, or a checkpoint of the log
     merchant   the merchant's name; may be empty
     files      contents by file name
     summary    sentences of the report at the beginning of a mail
@@ -352,7 +352,7 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest checkpoint of the log that was signed by the run's instant.
+    """Deliver the log's newest checkpoint that was signed by the time of `run.as_of`.
 
     The file's name contains the start of the checkpoint's digest. So a checkpoint of a rewritten
     log does not replace an earlier file.

@@ -73,8 +73,8 @@ class ImportForm:
 
     identity  first columns of a staged row, which identify a line
     at_most   number of rows of a file that may have the same identity
-    names     field that the problem of a surplus row names; if `at_most` is 1, every good row has a
-              value in this field
+    names     field to name in the problem of a row beyond `at_most`; if `at_most` is 1, every good
+              row has a value in this field
     opens     function that opens a file as a table
     """
 

@@ -33,9 +33,9 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows that are read in a fixed order, with a file on disk if there are many. All rows have the
-    same columns. The values in the columns of the order are never None, and the first column
-    identifies a row."""
+    """Rows that are read in a fixed order. If there are many rows, they are in a file on disk. All
+    rows have the same columns. The values in the columns of the order are never None, and the first
+    column identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)
@@ -125,9 +125,9 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy that is sorted by these columns, and that has only these columns and the
-        first. Rows with a None in these columns are left out. If `self` already has this order, the
-        copy is empty, because `self` can be used instead."""
+        """Return a copy that is sorted by these columns. The copy has only these columns and the
+        first column of `self`. Rows with a None in these columns are left out. If `self` already
+        has this order, the copy is empty, because `self` can be used instead."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())

@@ -25,7 +25,8 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month: counts, and minor units, in all and by state."""
+    """Captures of one source in one month: the number of captures and their minor units. Both are
+    given for all captures, for settled captures, and for captures that no statement covers."""
 
     captures: int = 0
     settled_captures: int = 0
@@ -45,7 +46,8 @@ class MonthSettled:
 
 @dataclass(slots=True, kw_only=True)
 class MonthFees:
-    """Payments by one method of one source in one month, from statements, in minor units."""
+    """Payments in statements: their number, gross and fees in minor units. One object is about one
+    month, one source and one payment method."""
 
     payments: int = 0
     gross: int = 0

@@ -70,7 +70,8 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Verify closings by month and version, of all months or of one. Yield each step's result.
+    """Verify the closings of all months, or only of the month `only`, by month and version. Yield
+    each step's result.
 
     If a closing was altered, its further steps are skipped. Raises NotFoundError for a month that
     was never closed.

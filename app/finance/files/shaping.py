@@ -612,9 +612,9 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Join the cells of some rows in which the label of a total may be. One search in the
-        joined text is faster than a search in each cell. If every row has a reference, only the
-        references are joined; otherwise all cells."""
+        """Join the cells in which these rows may have the label of a total. If every row has a
+        reference, only the references are joined; otherwise all cells. One search in the joined
+        text is faster than a search in each cell."""
         if self._references:
             try:
                 names = ["\t".join([row[place] for place in self._references]) for row in rows]

@@ -66,7 +66,8 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Parse a period in the file's zone. Return None if the ends are no dates, or are reversed."""
+    """Parse a period in the file's zone. Return None if a bound of the period is no date, or if the
+    period ends before it begins."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:

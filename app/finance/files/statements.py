@@ -91,8 +91,8 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account that the statement belongs to; "" if it is unknown
-        own_orders  whether our names of its orders begin with the source, as in `@till:1001`; the
-                    provider's names never do
+        own_orders  whether we put the source before the names of the source's orders, as in
+                    `@till:1001`; the file names the orders without the source
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -183,8 +183,9 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return each disbursement's recipient as E.164 digits; None without a number. A cell
-        begins with the number: `254712345678 - NAME`. Masked numbers are ignored."""
+        """Return each disbursement's recipient as E.164 digits. Return None for a cell without a
+        phone number. A cell begins with the number: `254712345678 - NAME`. Masked numbers are
+        ignored."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [

@@ -259,7 +259,8 @@ BATCH: Final = 4_000
 
 
 class Number(str):
-    """A number from a format with types: `-1500.25`, with a decimal point as its only mark."""
+    """A number from a file format that distinguishes numbers from text, written like `-1500.25`.
+    The decimal point is its only mark."""
 
     __slots__ = ()
 
@@ -276,7 +277,8 @@ rejected rows."""
 
 
 class CellMoment(str):
-    """A date, or a date with a time, from a format with types, in ISO 8601 without a zone."""
+    """A date, with or without a time, from a file format that distinguishes dates from text. It is
+    written in ISO 8601 without a zone."""
 
     __slots__ = ()
 
@@ -330,8 +332,8 @@ class SourceTable(Protocol):
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return the periods that the file states in fields for this. The list is complete only
-        after all rows were read."""
+        """Return the periods that the file states in fields of its format. The list is complete
+        only after all rows are read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading. Each call starts at the first row."""
@@ -435,7 +437,7 @@ def places_as_names(row: Sequence[str]) -> list[str]:
 class CsvTable:
     """One file of delimited text. Its heading is in a given line, or is found by `heading_in`.
 
-    With line 0 as given, the file has no heading, and its columns are named by their positions.
+    If the given line is 0, the file has no heading, and its columns are named by their positions.
     """
 
     periods: Sequence[StatedPeriod] = ()

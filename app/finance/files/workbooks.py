@@ -575,7 +575,8 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """A sheet that a child process has written to an unnamed file, closed with this object.
+    """A sheet that a child process has written to an unnamed file. The file is closed when this
+    object is deleted.
 
     others, hidden  notes on the other sheets, and on hidden rows
     doubts          doubtful cells, as in `SheetDoubts`
@@ -656,7 +657,8 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function in a child process, and write its items to `to`. Raises RefusedTable."""
+    """Run a function in a child process. The bytes that the function yields are written to the file
+    `to`. Raises RefusedTable if the child process fails."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())

@@ -251,7 +251,7 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Parse a file of accounts; accounts that it leaves out have default names. Raises
+    """Parse a file of accounts. Accounts that the file does not name have default names. Raises
     ConfigurationError that lists all mistakes."""
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}

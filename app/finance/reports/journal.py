@@ -76,7 +76,8 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return a closed month's journal in every format, and its transactions, by print name."""
+    """Return a closed month's journal in every format, by print name. The entry TRANSACTIONS has
+    the month's transactions."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -142,8 +143,8 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Return a period's journal as the command writes it. Raises the errors of `write_journal`, and
-    UsageError for a journal that is too long."""
+    """Return a period's journal. The bytes equal the output of the command. Raises the errors of
+    `write_journal`, and UsageError for a journal that is too long."""
     file = io.BytesIO()
 
     def write(part: bytes) -> None:
@@ -307,7 +308,7 @@ class JournalText:
         return "payments journal" if self.accounts.revenue is None else "payments and sales"
 
     def about(self) -> str:
-        """Name the accounts that payments are posted against."""
+        """Return a sentence that says against which accounts payments are posted."""
         if self.accounts.revenue is None:
             return (
                 "A journal of payments, not of sales: payments are posted against "
@@ -331,8 +332,8 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Record the captured and the settled amount of a payment that was exchanged. An exchange
-        has two transactions, one directly after the other."""
+        """Record the captured and the settled amount of a payment if the provider exchanged its
+        currency. An exchange has two transactions, one directly after the other."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Postings with the names of their accounts."""
 
     class Journal(Protocol):
-        """The members of a journal that the functions for a format use."""
+        """Interface of a journal for the functions that write its formats."""
 
         scope: Scope
         opened: set[str]
@@ -69,7 +69,8 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """A form of a journal. It has either `by_day`, or `each` with `head` and `foot` as needed."""
+    """A form of a journal. A form that states only sums of days has `by_day`. Any other form has
+    `each`, and has `head` and `foot` if its files need them."""
 
     title: str
     ending: str
@@ -147,7 +148,7 @@ def _beancount(journal: Journal, transaction: Transaction, posted: Posted, day: 
 
 
 def _beancount_foot(journal: Journal) -> str:
-    """Return the rates to the merchant's currency that were used, as prices."""
+    """Return the used rates to the merchant's currency, as beancount's price directives."""
     own = journal.own_balances()
     if own is None:
         return ""
@@ -226,7 +227,8 @@ def _json(journal: Journal, transaction: Transaction, posted: Posted, day: str) 
 
 
 def _json_foot(journal: Journal) -> str:
-    """Return the count, the sum of each account, and the sums in the merchant's currency."""
+    """Return the end of the JSON document: the number of transactions, the sum of each account, and
+    the sums in the merchant's currency."""
     lines = ",".join("\n    " + dumps(each) for each in journal.totals())
     own = journal.own_document()
     closing = "\n  ]" if journal.count else "]"

@@ -241,7 +241,7 @@ def verdict(report: PeriodReport) -> str:
 
 def at_risk(report: PeriodReport) -> str:
     """Return a sentence with the number of unaccepted breaks, and their money at risk by currency.
-    Money in unit mistakes is stated separately."""
+    The money of breaks that are mistakes of unit is stated separately."""
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
@@ -317,7 +317,8 @@ _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant in the zone as `2026-10-22 23:59`; a day's beginning as a date."""
+    """Format an instant in the zone as `2026-10-22 23:59`. If the instant is the beginning of a
+    day, return only the date."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -351,8 +352,8 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return a period's first and last day: `2026-10-01 to 2026-10-31`. If the period ends within a
-    day, return the time of its end."""
+    """Return a period's first and last day: `2026-10-01 to 2026-10-31`. If the period does not end
+    at midnight, return the date and time of its end instead of the last day."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:

@@ -80,7 +80,8 @@ _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return text for a terminal without colours: tables with rows, and the beginnings of lists."""
+    """Return the report as text for a terminal, without colours. Every table that has rows is
+    shown. Of a long list, only the first rows are shown."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
