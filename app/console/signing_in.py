@@ -320,9 +320,13 @@ class SigningIn:
         return "" if person.way == "company" and fresh else person.way
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
-        """Check the operator's password again, within the limit on tries, and renew their session.
-        `with_session` then adds the new cookie to the answer. For an operator who signed in without
-        a password, return whether that sign-in is recent enough."""
+        """Return whether an operator proved their identity for an irreversible act.
+
+        For an operator with a password, check the password again, within the limit on tries. If it
+        is right, renew the operator's session; `with_session` then adds the new cookie to the
+        answer. For an operator who signed in without a password, check whether the sign-in is
+        recent enough.
+        """
         if person.way != "password":
             return not self.proof_of(person)
         fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(

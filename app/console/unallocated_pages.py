@@ -86,7 +86,7 @@ def _button(view: View, *, alone: bool) -> str:
     """Return "" if the person may take the action, so that the button has the action's own label.
     Otherwise return a label for proposing the action.
 
-    alone  whether one person may take the action alone, if their role may assign payments
+    alone  whether the action needs no second person. The person's role must also permit it
     """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 

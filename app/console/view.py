@@ -183,8 +183,11 @@ class View:
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
         """Return a job of any operator that is running or still valid, or else begin a job. Wait
-        briefly for its end. A result is valid for GOOD_FOR, or until the audit trail grows, because
-        each import, decision and run adds an audit entry. Raise UsageError if the job failed."""
+        briefly for its end. Raise UsageError if the job failed.
+
+        An ended job is valid for GOOD_FOR, but not after the audit trail has grown. Each import,
+        decision and run adds an audit entry, and may change the result.
+        """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
         await jobs.wait(job)
@@ -255,9 +258,10 @@ class Page:
     reads     permission that a role needs
     load      returns the document, or a download; raises NotFoundError, and UsageError for invalid
               parameters
-    rows      name of the document's list that is written to the page's .csv file, together with the
-              lists of all following pages; if empty, the name of `load` without `_document`
-    following  parameter of the address that loads the next page, by the name of the document's
+    rows      name of the document's member with the rows of the page's .csv file. The file also
+              contains the rows of all following pages. If empty, the name is that of `load` without
+              `_document`
+    following  how to load the next page: names of address parameters, by the name of the document's
                member that has the parameter's value. The member is None on the last page
     template  template that renders the document, which it names `doc`; if empty, the template named
               like `load`
@@ -390,19 +394,22 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An action, with a form at `/do/<name>`. Its name is that of `do` without `do_`.
+    """An action, with a form at `/do/<name>`. The name is that of the function `do`, without its
+    prefix `do_`.
 
     permission  action that a role must be allowed to take; for an action that changes nothing, the
                 permission to read
     ask         returns the form; raises the same errors as a page's `load`
-    do          takes the action with the reason and `view.given`; returns the address of the page
+    do          takes the action with the reason and `view.given`. Returns the address of the page
                 with the result, a result to show at once, or a download
-    button      text of the form's button; empty for the title's verb, such as "Pin it"
+    button      text of the form's button. If empty, the text is the verb of the title, such as "Pin
+                it"
     done        sentence at the top of the page with the result
     file        whether the form has a file
-    download    whether the action only makes a file: the form stays open and may be sent again, and
-                each time adds an entry to the audit trail
-    typed       parameters that a person types into a form on the page `form_on`, as for a page
+    download    whether the action only makes a file. The form then stays open and may be sent
+                again. Each time adds an entry to the audit trail
+    typed, form_on  parameters that a person types into a form, and the page with the form; see
+                    `Page`
     kept        whether typed text is kept while an expired session is renewed; False if the text
                 may be a phone number
     """

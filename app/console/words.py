@@ -368,9 +368,12 @@ _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the template filter for our own sentences. It turns commands between backquotes into
-    code, or into links to pages that show the same. It shows moments in the zone, with UTC in their
-    titles, and amounts in the locale."""
+    """Return the template filter for our own sentences.
+
+    The filter turns a command between backquotes into a link to the page that shows the command's
+    result. If there is no such page, it turns the command into code. It shows moments in the zone,
+    with UTC in their titles. It shows amounts in the locale's notation.
+    """
 
     def local(found: re.Match[str]) -> str:
         if found[1].strip() not in EXPONENTS:

@@ -53,7 +53,10 @@ class UnreadInbox(Protocol):
     """Interface of the inbox for all code except the receiver and the reader."""
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Return the unread deliveries among the rows up to these numbers."""
+        """Return the backlog.
+
+        up_to  last row numbers; deliveries in later rows are left out
+        """
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:

@@ -50,9 +50,11 @@ def safe_cell(text: str) -> str:
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Return a run of separators and white space in which the next cell is marked. If a formula
-        follows the run, put `'` after each separator. If `'` follows a separator, put one more `'`
-        after it."""
+        """Return a run of separators and white space, with marks for the cell that follows it.
+
+        If a formula follows the run, put `'` after each separator. If `'` follows a separator, put
+        one more `'` after the separator.
+        """
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
             return _SEPARATOR.sub(lambda each: each[0] + _MARK, run[0])

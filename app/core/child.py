@@ -262,8 +262,11 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit permanently. The hard limit becomes `beyond` higher than the soft
-    limit. A limit that is already lower does not change."""
+    """Lower a resource limit permanently. A limit that is already lower does not change.
+
+    most    the new soft limit
+    beyond  difference between the new hard limit and the new soft limit
+    """
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
         if before != resource.RLIM_INFINITY:

@@ -105,7 +105,7 @@ READER: Final = "the process that reads the inbox"
 
 class WorkerProcess:
     """Supervisor of the worker, which it restarts whenever the worker ends. `ready` is true while a
-    worker runs that has checked the disk."""
+    worker is running and has checked the disk."""
 
     def __init__(
         self,

@@ -29,8 +29,8 @@ may notice the jump, before a wrong date deletes data."""
 
 
 class LeapGuard:
-    """Guard against deletions by a wrong date. It compares the clock with the machine's elapsed
-    time, which nobody can set."""
+    """Detector of sudden changes of the clock. It protects data from being deleted because the date
+    is wrong. It compares the clock with the machine's elapsed time, which nobody can set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class LeapGuard:
 
     def has_leapt(self) -> bool:
         """Return whether the clock jumped forward within the last LEAP_REST_S. A jump is noticed
-        only by comparing two calls."""
+        only at the next call, so call this regularly."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)

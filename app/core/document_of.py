@@ -15,8 +15,14 @@ Document = TypeVar("Document")
 
 
 def document_of(kind: type[Document], value: object, **given: object) -> Document:
-    """Return a value's document of a type. A member that is not given comes from the value's
-    attribute of the same name: instants and money in their JSON form, and values as documents."""
+    """Convert a value to a document of the type `kind`.
+
+    A member of the document comes from `given`, or else from the value's attribute of the same
+    name. Attributes are converted: instants and money to their JSON form, and other values to
+    documents.
+
+    given  members by name
+    """
     forms = _forms(cast(Hashable, kind))
     return cast(
         Document,
@@ -34,7 +40,7 @@ def _forms(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def _form(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that brings an attribute into the JSON form of a member of this type."""
+    """Return the function that converts an attribute for a document's member of this type."""
     inner, *notes = parts_of(kind)
     if INSTANT in notes:
         return format_known

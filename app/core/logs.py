@@ -57,7 +57,8 @@ class Repeating:
         """For each reason, when it was last logged and how often it occurred since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return how many to log now, or 0 for none."""
+        """Count one more failure for this reason. Return the number of failures that the next log
+        line reports. Return 0 if no line is due now."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:

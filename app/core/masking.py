@@ -276,8 +276,8 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    """Append to a text the decoded forms of its escapes (`\\u0032`, `%32`) and its base64. Patterns
-    then find a number in any of these forms."""
+    """Return a text, followed by the decoded forms of its parts that are escaped (`\\u0032`, `%32`)
+    or in base64. Patterns then find a number in any of these forms."""
     return "\n".join([text, *_decoded(text)])
 
 

@@ -25,7 +25,7 @@ class Connections(Protocol):
 
     @property
     def open(self) -> Sized:
-        """Open connections."""
+        """Return the connections that are open."""
 
     @property
     def refused(self) -> Mapping[str, int]:

@@ -108,8 +108,12 @@ def pass_over_start() -> None:
 
 def forbid_core_dumps() -> None:
     """Forbid core dumps of this process and its children permanently, because dumps contain
-    secrets. If `core_pattern` names a program, the kernel still passes it the dump, along with this
-    limit. systemd-coredump then stores nothing, but another program may ignore the limit."""
+    secrets.
+
+    If `core_pattern` names a program, the kernel still passes the dump to that program, and also
+    tells it this limit. systemd-coredump then stores nothing, but another program may ignore the
+    limit.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

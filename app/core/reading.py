@@ -36,13 +36,13 @@ class Reading(NamedTuple):
     """Content of a delivery.
 
     events       at least one event, in the order of the body
-    environment  `sandbox`, `live`, or None if the provider does not say
+    environment  `sandbox`, `live`, or None if the provider does not state it
     unstated     whether an event does not state its environment, although the profile says where
                  events state it
     foreign      whether an event names an account other than the source's, or names no account
                  although the profile says where events name it
-    raws         bytes of each event, if the body has several or the event is only a part of it
-    unread       bytes of events that could not be read, each with the reason
+    raws         bytes of each event; empty if the whole body is a single event
+    unread       events that could not be read: the bytes of each, and the reason
     customers    keyed digests of each event's customer: of phone number, email address, name, card,
                  and further ids; empty if the source has no key
     """

@@ -30,9 +30,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the instant whose UTC date and time equal the local date and time of `instant` in
-    the zone. At the ends of the calendar, where there is no such instant, return `instant`
-    unchanged."""
+    """Return the local date and time of an instant in the zone, as if the local time were UTC. At
+    the ends of the calendar this may be impossible; then return the instant unchanged."""
     if zone is UTC:
         return instant
     try:
@@ -90,9 +89,9 @@ class Piece(NamedTuple):
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     """Split a sentence at its instants, and write each instant in local time, to the minute.
 
-    `at` before a local midnight becomes `on` the day, because banks and files state only days.
-    After `until`, `beyond` and `by` a midnight keeps its time, because a day alone would mean its
-    end.
+    Banks and files state only days, which are stored as midnights. So if `at` precedes an instant
+    that is a local midnight, write `on` and the day. After `until`, `beyond` and `by`, write the
+    time of a midnight too, because a day alone would mean the day's end.
     """
     last = 0
     for found in _MOMENT.finditer(text):

@@ -121,7 +121,8 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Sentence on why no more may be written; None if writing is allowed."""
+        """Return a sentence that says why nothing may be written any more. Return None if writing
+        is allowed."""
         return self.writer.poison
 
     @asynccontextmanager
@@ -129,8 +130,9 @@ class Database:
         """Lend a connection with a consistent snapshot. Raise StoreUnavailable if no connection is
         free.
 
-        settled  whether to block appends meanwhile if deliveries are stored on several nodes,
-                 because each node answers from a snapshot of its own
+        settled  whether the snapshot must be consistent over all nodes of a cluster. Each node
+                 answers from its own snapshot, so appends are blocked until all nodes have taken
+                 theirs
         """
         try:
             async with (

@@ -80,19 +80,19 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Facts about one database. All members after `journal_mode` are for PostgreSQL. The members
-    `moved`, `no_writes` and `pooled` have a sentence, then `; `, then an instruction for the
-    operator.
+    """Facts about one database. All members after `journal_mode` are for PostgreSQL. The text of
+    `moved`, `no_writes` and `pooled` is a sentence, `; ` and an instruction for the operator.
 
     version       for example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL
     journal_mode  journal mode of an SQLite file; None for PostgreSQL
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
-    standbys      what would be lost if a standby took over, one sentence each
-    moved         how the server differs from the noted server; None if it does not differ
+    standbys      sentences on what would be lost if a standby took over
+    moved         how the server differs from the server that the database has recorded; None if it
+                  does not differ
     no_writes     why the server refuses writes; None if it accepts writes
-    pooled        statement that a pooler changes connections between transactions; None if no
-                  pooler does
+    pooled        sentence that says that a pooler changes connections between transactions; None if
+                  no pooler does
     """
 
     kind: Literal["SQLite", "PostgreSQL"]

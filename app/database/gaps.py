@@ -25,7 +25,7 @@ else. `inbox`: deliveries that were acknowledged but not read yet."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGap:
-    """A gap whose loss nobody has accepted yet. `Gap` explains the members."""
+    """A gap that nobody has accepted yet. `Gap` explains the members."""
 
     kind: GapKind
     since: Instant

@@ -69,7 +69,8 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Store that the transaction may be committed from now on."""
+        """Remember the transaction's mark before the commit. If the commit is not confirmed, the
+        mark shows later whether the transaction was committed."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -146,12 +147,13 @@ def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
     """Register a holder, or renew the registration of a known holder, while no other process can do
-    so. Return the silent holders that block this holder. The holder is registered only if none are
-    returned.
+    so.
 
-    silent  holders that an earlier call returned, more than BEAT_S ago. If such a holder was silent
-            since that call, it is taken over and loses its registration. The holders' clocks are
-            never compared with ours
+    If other holders block this holder and seem silent, do not register it, and return the silent
+    holders. The caller waits for more than BEAT_S, and calls again with `silent`.
+
+    silent  holders that the earlier call returned. A holder that was still silent since then is
+            taken over: it loses its registration. The holders' clocks are never compared with ours
 
     Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive
     holder, and UsageError if this holder is exclusive and there are others.

@@ -40,7 +40,8 @@ def is_spread(connection: AsyncConnection) -> bool:
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError if the layout that the database states is not the real layout."""
+    """Raise ConfigurationError if the tables are not stored as the database has recorded, on one
+    node or on several."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -108,8 +109,8 @@ def settle(connection: PlainConnection, *, long: bool = False) -> None:
     """Block appends until the transaction ends, and check that all nodes have every earlier commit.
     Raise StoreUnavailable if a node lacks a commit or does not answer.
 
-    long  whether appends should fail and be retried later. Otherwise they would wait for the lock,
-          and short queries would wait behind them
+    long  whether the block may last long. Appends then fail and are retried later. In a short block
+          they wait for the lock, and other short queries wait behind them
 
     A commit over several nodes does not become visible everywhere at once. The coordinator shows it
     first, including the rows that mark orders as due. The other nodes follow, one after another. An

@@ -157,8 +157,8 @@ class ServiceLock(HeldFile):
 
 
 def processes_serving(database: Path) -> list[int]:
-    """Return, in a list, the id of the process that serves a database file. Return an empty list if
-    no such process is visible."""
+    """Return a list with the id of the process that serves a database file. The list is empty if no
+    such process is visible."""
     try:
         inode = os.stat(database.with_name(database.name + ".serving")).st_ino
         locks = Path("/proc/locks").read_text().splitlines()

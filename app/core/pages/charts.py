@@ -112,8 +112,8 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance between an axis's ticks: the smallest of 1, 2 or 5 times a power of ten
-    that needs at most _TICKS_MOST ticks."""
+    """Return the distance between an axis's ticks. It is 1, 2 or 5 times a power of ten: the
+    smallest such number with which at most _TICKS_MOST ticks reach `highest`."""
     power = 1
     while True:
         for digit in (1, 2, 5):
