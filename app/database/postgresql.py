@@ -231,8 +231,8 @@ async def enter(connection: AsyncConnection, holder: Holder) -> None:
     block it, wait until each of them has had time to respond, then try again. Raises the errors of
     `holders.enter`.
 
-    Do nothing if the database has no table `holders`. Such a database has a version to which nobody
-    writes, and opening the database reports that version.
+    Do nothing if the database has no table `holders`. Such a database has a wrong version, so
+    nobody may write to it. The caller that opens the database reports the version.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()

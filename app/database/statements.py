@@ -184,9 +184,9 @@ class _PostgreSQL:
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction, which it does with the first
-        statement. Later statements bypass SQLAlchemy, which takes more than half of a short
-        statement's time."""
+        """Return whether SQLAlchemy has begun its transaction. SQLAlchemy does so with the first
+        statement. Later statements bypass SQLAlchemy, because it would take more than half of a
+        short statement's time."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -249,9 +249,12 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call a function without side effects from a plain function. On PostgreSQL the call runs in
-    another thread, as in `computed`. On SQLite the plain function already runs outside the event
-    loop's thread."""
+    """Call `work` and return its result. `work` has no side effects, and the caller is a plain
+    function.
+
+    On PostgreSQL the call runs in another thread, as in `computed`. On SQLite the caller already
+    runs outside the event loop's thread.
+    """
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
 

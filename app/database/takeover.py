@@ -251,12 +251,12 @@ class ServerWatch:
 
     server     the server that was checked last
     servers    the server of each holder's last connection
-    waits      whether commits wait for a standby: every check must have shown this, and one of our
-               commits must have waited; None before the first check
-    looked_at  time of the last check, in monotonic time; with it, a process that was suspended
-               notices that its knowledge is old
+    waits      whether commits wait for a standby; None before the first check. It is True only if
+               every check has shown this, and one of our commits has waited
+    looked_at  time of the last check, in monotonic time. A process that was suspended sees from
+               this time that its knowledge is old
     moved      whether connections to another server must still be checked
-    refuses    sentence on why writes to the server are refused; None if they are allowed
+    refuses    sentence that says why writes to the server are refused; None if they are allowed
     follow     function that is called in the transaction that resumes the service after a takeover;
                None if other processes resume the service
     on_moved   function that is called when another server must be checked
@@ -311,12 +311,12 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether a server lacks the newest commit of a holder whose last connection was to
-        another server.
+        """Return whether a server lacks a holder's newest commit.
 
-        `holder` itself may lack its commit even if the server's identity is the same. Two standbys
-        that were promoted alike cannot be distinguished. If the row of `holder` is gone, another
-        holder has taken over.
+        Usually only holders are examined whose last connection was to another server. `holder` is
+        always examined, because two promoted standbys may have the same identity although one of
+        them lacks the commit. The exception is a `holder` whose row is gone, because another holder
+        has taken over from it.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server

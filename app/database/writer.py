@@ -363,7 +363,8 @@ class Writer:
 
     @property
     def poison(self) -> str | None:
-        """Sentence on why no more may be written; None if writing is allowed."""
+        """Return a sentence that says why nothing may be written any more. Return None if writing
+        is allowed."""
         return self._poison
 
     @property

@@ -202,7 +202,8 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return a break's order, or "" for a break without one. Return None if it is unknown."""
+    """Return the order of a break, or "" for a break that has no order. Return None for an unknown
+    break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

@@ -457,8 +457,9 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a table row for a record.
 
-    first  whether this is the order's first statement of a price, and so shows when the order was
-           placed; any later statement has the time at which it was recorded
+    first  whether this record is the order's first statement of a price. The row of the first
+           statement has the time at which the order was placed. The row of a later statement has
+           the time at which the statement was recorded
     """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]

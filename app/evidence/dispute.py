@@ -136,7 +136,7 @@ class ReportedDispute:
     payment     reference of the disputed payment
     reason      the provider's word or the card network's code
     family      family to which the reason belongs
-    still_lost  amount that stays lost after a dispute was decided in part
+    still_lost  amount that stays lost, if the dispute was won or lost only in part
     respond_by  deadline for the shop's answer
     """
 
@@ -153,8 +153,8 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence. If the dispute was decided in part,
-        the amount that stays lost is included."""
+        """Return the dispute's state as the end of a sentence. If the dispute was won or lost only
+        in part, the words include the amount that stays lost."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -266,8 +266,8 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost after a dispute was decided in part. Return None unless one
-    of these messages states the dispute's present state."""
+    """Return the amount that stays lost, if the dispute was won or lost only in part. Return None
+    if none of these messages states the dispute's present state."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 

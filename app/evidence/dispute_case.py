@@ -122,10 +122,10 @@ class CaseDocument(TypedDict):
 class DisputeCase:
     """An order's case at one instant, with the customers' phone numbers masked in its texts.
 
-    stated    values that messages state about the disputed payment, by member of [transaction];
-              also `name`, `email` and `card` of the customer
+    stated    values that messages state about the disputed payment. A key is a member of the
+              profile's section [transaction], or `name`, `email` or `card` of the customer
     limits    limits of the dispute's channel and card network on what may be sent
-    rules     whether the dispute qualifies under card networks' rules on earlier purchases
+    rules     for each card network's rule on earlier purchases, whether the dispute qualifies
     unheard   messages that may be about the order but are not in the history
     behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 if there
               is none
@@ -339,7 +339,7 @@ async def _stated(
     """Return the values that messages state about the disputed payment, or about all payments if
     the dispute names no payment.
 
-    most  number of events whose messages are read, from the newest
+    most  maximum number of events whose messages are read. The newest events are used
     """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
@@ -384,7 +384,8 @@ async def _earlier(
     An earlier order has the phone number of this order, and was never disputed. An earlier purchase
     may be the same customer's: the digest of a phone number, email address, name or card is equal.
 
-    whole  whether to find all such purchases; their messages' bodies must be read for this
+    whole  whether to search for purchases by all digests and not only by phone numbers. The bodies
+           of the purchases' messages are then read, too
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}

@@ -202,7 +202,8 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter without recording it in the trail, which `take_letter` does.
+    """Make the letter. The trail is not changed; only `take_letter` records there that somebody
+    takes a letter.
 
     personal  whether the letter may name the customer
 

@@ -21,7 +21,8 @@ class Purchase:
     processed_at  time of the capture; None if no message dates the capture
     settled       whether the payment was captured and none of it was returned
     disputed      whether a dispute of the payment is known
-    stated        values by member of [transaction], and `email`; each may have several
+    stated        values that messages state. A key is a member of the profile's section
+                  [transaction], or `email`. A key may have several values
     """
 
     order: str
@@ -43,10 +44,10 @@ class NetworkRule:
     """A card network's programme by which earlier purchases count as evidence.
 
     code      the reason code to which the programme applies
-    groups    groups of members; members in them must be equal in the disputed purchase and both
-              earlier purchases
-    at_least  number of equal members that are needed; if there are several groups, each group needs
-              an equal member and counts once
+    groups    groups of members that are compared. A member counts if the disputed purchase and both
+              earlier purchases have an equal value of it
+    at_least  number of equal members that the programme requires. If there are several groups,
+              every group must have an equal member, and only one member of a group counts
     one_of    members of which at least one must be equal
     source    page that states the rule
     read      day on which the page was read

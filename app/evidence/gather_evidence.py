@@ -96,7 +96,8 @@ class Profiled:
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
     link_by   what links a payment to an order, as the setting states
     captures  payment methods whose payments are captured automatically
-    vouchers  authorization headers, redacted, of the requests to which `captures` applies
+    vouchers  redacted authorization headers. `captures` applies to the requests that have one of
+              these headers
     text      the profile's file, which has no secrets
     """
 

@@ -95,8 +95,8 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
 
 def load_key(path: Path) -> EvidenceKey | None:
-    """Return the key in a file; None if there is no file. Raise ConfigurationError if other users
-    can read the file, or if it contains no such key."""
+    """Return the signing key in a file; None if there is no file. Raise ConfigurationError if other
+    users can read the file, or if it contains no ed25519 key in PEM without a password."""
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
         return None
@@ -130,7 +130,7 @@ _TRUSTED: Final = "trusted comment: "
 
 
 class NotSigned(Exception):
-    """Error for a text that is not this key's signature of the bytes, with the reason."""
+    """Error for a text that is not a valid signature or public key. The message is the reason."""
 
 
 def minisign_id(public: PublicKey) -> bytes:
@@ -154,7 +154,8 @@ def public_key_text(public: PublicKey) -> str:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse the file of a public key, or only its line. Raise NotSigned for any other text."""
+    """Parse a minisign public key. The text is the content of the key's file, or only the line with
+    the key. Raise NotSigned for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])

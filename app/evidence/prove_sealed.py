@@ -466,9 +466,9 @@ async def _in_tree(
     """Return the order's place in a tree of all orders. Return None if no suitable tree counts the
     order.
 
-    Usually this is the newest tree made until the instant. If the order began on an earlier day
-    (UTC), that tree must be of the instant's day. Otherwise the first later tree that counts the
-    order is used.
+    If the order began on the day (UTC) of the instant, use the newest tree that was made before the
+    instant. If the order began earlier, use the newest tree of the instant's day. If that tree is
+    missing or does not count the order, use the first later tree that counts it.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

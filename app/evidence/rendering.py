@@ -172,8 +172,8 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file. The texts of our own modules replace the imports of these
-    modules."""
+    """Return the verifier as one file. The file contains the text of each of our modules that the
+    verifier imports, in place of the import."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)

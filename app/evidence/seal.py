@@ -487,7 +487,7 @@ class _Growing:
 
     changed  packed entries that changed, by the first byte of their commitments
     others   packed entries that did not change, by the first byte of their commitments
-    groups   new hashes, by number of bits and place
+    groups   new hashes of groups: for each number of bits, a list of (place, hash)
     """
 
     size: int

@@ -129,7 +129,8 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check that the stated method and headers equal the stored lines, if the bundle has them."""
+    """Check that a delivery's document states the method and the headers that the bundle's file of
+    headers has. Check nothing if the bundle has no such file."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -212,8 +213,8 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that other documents account for every file and its exact name. So no file was added,
-    and no name is ambiguous on any computer."""
+    """Check that other documents of the bundle name every file, with exactly its name. If so,
+    nobody has added a file, and no computer can take one file's name for another's."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))

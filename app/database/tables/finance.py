@@ -58,9 +58,8 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """A reconciliation with its question, rules and result. `lived` is 1 if the run opened and
-    closed breaks. Only a run for the present, with the rules that apply, opens and closes breaks.
-    """
+    """A reconciliation with its period, rules and result. `lived` is 1 if the run opened and closed
+    breaks. A run does so only if it is for the present and uses the rules that apply."""
 
     __tablename__ = "runs"
     __table_args__ = STRICT

@@ -285,7 +285,7 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """A person's or automatic check's statement on a checklist item. Append-only."""
+    """A statement on an item of the checklist, by a person or an automatic check. Append-only."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
