@@ -100,7 +100,8 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify that a closing is unchanged, and that it names the closing before it.
+    """Verify that a closing is unchanged, and that it has the digest of the closing or reopening
+    before it.
 
     expected  digest of the previous closing or reopening
     """
@@ -239,8 +240,11 @@ async def _figures(
 
 def _other_rules(closing: closings.Closing) -> str | None:
     """Return the beginning of a sentence if a month was closed by an earlier version's rules; None
-    otherwise. Such a month stays as it was closed. If the new rules give other figures, the
-    differences are posted in later months."""
+    otherwise.
+
+    Such a month stays as it was closed. If the present rules give other figures, the differences
+    are posted in later months.
+    """
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

@@ -104,8 +104,8 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a mark that changes when the import's lines change. `withdraw_import` compares
-        marks."""
+        """Return a text that changes when the import's lines change. `withdraw_import` compares
+        this text with the text that was shown to the person."""
         return _mark(self.seen)
 
 

@@ -139,8 +139,8 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds of writing 4 KiB with a sync; None if this user may not write to
-    the folder."""
+    """Measure how long it takes to write 4 KiB with a sync in a folder. Return the median in
+    seconds. Return None if this user may not write to the folder."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -163,9 +163,9 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Return the processor seconds to verify and read a delivery and to fold its order of four
-    deliveries. Returns the median of many runs, so that other work on the machine hardly matters.
-    """
+    """Return the processor seconds that a delivery needs. They are the time to verify and read the
+    delivery, and to fold an order with four deliveries. The result is the median of many runs, so
+    that other work on the machine hardly matters."""
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
     now, requests = SystemClock().now(), []

@@ -60,10 +60,11 @@ def problems_of_sources(settings: Settings) -> list[str]:
 
 
 def _check_token(settings: Settings) -> None:
-    """Raise ConfigurationError if the token that opens sessions is wrong.
+    """Raise ConfigurationError if the token that opens sessions cannot be used.
 
-    Do nothing if the address, the token or the source is missing: `load_settings` reports that. Do
-    nothing if the source's profile cannot be read.
+    Do nothing if the address, the token or the source is missing, because `load_settings` reports
+    this mistake. Do nothing if the source's profile cannot be read, because compiling the source
+    reports this mistake.
     """
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
@@ -139,7 +140,7 @@ def key_files(settings: Settings) -> dict[str, Path]:
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file exists. A file that cannot be examined counts as existing."""
+    """Return whether a file exists. If this user may not examine the file, return True."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -157,7 +158,8 @@ def _mode(path: Path) -> int | None:
 
 
 def _may_write_to(folder: Path) -> bool:
-    """Return whether this user may create files in a folder, or its nearest existing parent."""
+    """Return whether this user may create files in a folder. If the folder does not exist, its
+    nearest existing parent is examined instead."""
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
@@ -223,8 +225,9 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """Return checks of the services that this one calls: the provider, with its clock as the
-    reference, the shop, and the company's sign-in."""
+    """Check the services that this service calls, and return the checks. The services are the
+    provider, the shop and the company's sign-in. This machine's clock is compared with the
+    provider's clock."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:

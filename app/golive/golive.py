@@ -39,7 +39,7 @@ class Trial:
 
     wrong      the answers of the endpoint that were wrong; None if it was not tried, because this
                program cannot sign like the provider
-    unreached  whether no answer came
+    unreached  whether the endpoint gave no answer
     """
 
     source: str
@@ -250,7 +250,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
-    """Build the item on environments.
+    """Build the item on the separation of environments.
 
     unmarked  sources whose events don't name their environment
     """
@@ -346,8 +346,8 @@ async def last_checklist(
 ) -> list[ChecklistItem]:
     """Return the checklist without running or storing anything.
 
-    checked  results of checks that just ran; None means the stored results of the last run, without
-             reasons
+    checked  results of checks that just ran. If this is None, the stored results of the last run
+             are used; stored results have no reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -358,8 +358,8 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item's state as the last run found it. Only a run can show whether the item can be
-    signed."""
+    """Return an item in the state that the last run found. Only a new run can show whether a person
+    can sign the item."""
     if last is None:
         sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
@@ -412,8 +412,9 @@ ASKED_FOR: Final = "to sign for: "
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover.
 
-    A signature covers the sources that the last request before the signature listed. If no request
-    came before the signature, it covers the sources that the next request lists.
+    The checklist stores each request for a signature, with a list of sources. A signature covers
+    the sources in the last request before the signature. If there is no earlier request, it covers
+    the sources in the next request.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None
@@ -489,9 +490,11 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Note in the audit trail who runs the checks. Raises UsageError without permission.
+    """Record in the audit trail that a person runs the checks. Raises UsageError if the person has
+    no permission.
 
-    The checks ask the provider and the shop, and send trials to the public address.
+    The checks send questions to the provider and the shop, and trial requests to the public
+    address.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
@@ -542,8 +545,8 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's statement on an item does not count or is not allowed; None if it
-    counts."""
+    """Return why a person's signature on an item has no effect, or is refused. Return None if the
+    signature counts."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (

@@ -37,8 +37,8 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The ledger that a scenario must end with. Only the scenario's last event produces this
-    ledger.
+    """The ledger that an order must have at the end of a scenario. Only the scenario's last event
+    produces this ledger.
 
     ships     whether the order may be fulfilled
     claims    the claims that must be in the timeline
@@ -104,8 +104,8 @@ class RehearsalPlan:
 
     numbers     the provider's test number for each scenario, by scenario name
     amount      the amount in major units
-    patience_s  the seconds to wait for the end of each scenario; None waits until BEYOND_S after
-                the scenario's deadline
+    patience_s  the seconds to wait for the end of each scenario; None to wait for BEYOND_S after
+                the deadline of the scenario
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -162,7 +162,8 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan. Return them in the plan's order, and store the results."""
+    """Play every scenario of the plan, and store the results. Return the played scenarios in the
+    plan's order."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]

@@ -114,7 +114,7 @@ class AlarmNotice:
 
 
 class AlarmMessages:
-    """Sender of notices over the configured channels."""
+    """Object that sends notices of alarms through the configured channels."""
 
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]

@@ -36,8 +36,9 @@ class Arrivals:
     """Arrivals up to `now`.
 
     last      arrival of the last verified delivery; None if there never was one
-    usual     number of deliveries between the times of day of `last` and `now` (at most LONGEST
-              apart) on each of the DAYS days before, most recent day first; counted up to EXPECTED
+    usual     number of deliveries in the same part of the day on each of the DAYS days before, most
+              recent day first. This part begins at the time of day of `last`, ends at the time of
+              day of `now`, and is at most LONGEST long. Counting stops at EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
@@ -110,8 +111,8 @@ class Paid(NamedTuple):
 class Seen(NamedTuple):
     """Recent successful payments.
 
-    paid        payments, latest first, none younger than PATIENCE
-    whole       whether these are all payments that ever came
+    paid        payments, latest first; payments younger than PATIENCE are left out
+    whole       whether `paid` has all payments that ever came
     tied_since  sources that recently had a payment with an order
     """
 

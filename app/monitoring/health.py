@@ -40,7 +40,8 @@ Found = TypeVar("Found")
 class PublicCertificate:
     """The public certificate as this process last saw it.
 
-    ends  when it expires; EARLIEST if clients do not trust it; None before the first answer
+    ends  when the certificate expires; EARLIEST if clients do not trust the certificate; None
+          before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
@@ -98,8 +99,8 @@ class StoreState(Overview):
     read     number of deliveries read, by source and verdict
     kept     bytes of deliveries that are read but still in the inbox
     faults   consecutive batches of deliveries that could not be written
-    left     number of leaves in the last published checkpoint, and its instant; None if none was
-             published
+    left     number of leaves in the last published checkpoint, and the instant of this checkpoint;
+             None if no checkpoint was published
     backup   instant of the last recorded backup; None if there is none
     refuses  sentence on why nothing can be written now; None if writing works
     """

@@ -207,8 +207,9 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
-    """Return how many deliveries are stored, and the size of the database. Free pages of a file do
-    not count. Do not call this on a cluster, because other nodes store the deliveries."""
+    """Return the number of stored deliveries, and the size of the database. The size does not
+    include free pages of the database's file. Do not call this on a cluster, because other nodes
+    store the deliveries."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table
@@ -258,7 +259,7 @@ async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
 
 
 async def any_lasts(connection: AsyncConnection) -> bool:
-    """Return whether any alarm was seen and is not over."""
+    """Return whether any alarm lasts: it was raised and has not ended."""
     rows = await connection.execute(
         text("SELECT 1 FROM alarm_messages WHERE over_at IS NULL LIMIT 1")
     )

@@ -78,7 +78,8 @@ def must(what: str, sentence: str, do: str) -> Check:
 
 
 def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
-    """Return a check for each problem, written `VARIABLE: what, and what to write`."""
+    """Yield a check for each problem of the configuration. A problem is a text: the variable, a
+    colon, and a sentence on what is wrong and what to write."""
     for line in problems:
         variable, _, sentence = line.partition(": ")
         yield must(variable, f"{sentence}.", MEND_SETTING)
@@ -90,8 +91,11 @@ MEND_SETTING: Final = (
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that a service uses the present settings. `changed` has the variables whose value, or
-    whose file's content, has changed since the service was started."""
+    """Check that a service uses the present settings.
+
+    changed  variables that have changed since the service was started. A variable that names a file
+             has also changed if the file's content has changed
+    """
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
@@ -370,7 +374,8 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """List API tokens that expire soon, because their programs would suddenly be refused."""
+    """Yield a check for each API token that expires soon. When a token expires, the program that
+    uses it is refused."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -392,8 +397,8 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a raised alarm into a check. The alarm's sentence has the state, a colon, and what to
-    do."""
+    """Turn a raised alarm into a check. The alarm's sentence consists of the state, a colon, and
+    what a person should do."""
     sentence, _, do = alarm.sentence.partition(": ")
     made = must if alarm.pressing else weak
     return made(name, f"{sentence}.", do.removesuffix("."))

@@ -42,7 +42,8 @@ class ServiceNote:
 
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:
-    """Note that this process serves. Raises the errors of `Writer.commit`."""
+    """Store a note which says that this process is the service that was started last. Raises the
+    errors of `Writer.commit`."""
     assert context.phone_key is not None, "the serving process has created one"
     digests = settings_digests(context.settings, context.phone_key)
     note = ServiceNote(address=address, name=name, settings=digests)
@@ -50,7 +51,7 @@ async def note_service(context: AppContext, *, address: str, name: str) -> None:
 
 
 async def noted_service(context: AppContext) -> ServiceNote | None:
-    """Return the note of the service that was started last; None before the first start."""
+    """Return the note about the service that was started last; None before the first start."""
     found = await context.database.on_snapshot(fact, _FACT)
     return None if found is None else ServiceNote(**json.loads(found))
 

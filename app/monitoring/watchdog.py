@@ -71,7 +71,8 @@ class Watched(NamedTuple):
     ages         the deliveries that this process refused because they were too old; None if this
                  process does not receive deliveries
     unallocated  the payments without an order, if they were already counted
-    ends         a list to which checks add the times at which present conditions become alarms
+    ends         a list to which each check adds the time at which a present condition becomes an
+                 alarm
     """
 
     context: AppContext
@@ -95,7 +96,7 @@ class Watch(NamedTuple):
     """A watched condition.
 
     name    key in readiness, and in the metric `tallyhook_<name>_alarm`
-    figure  the metric's help text
+    figure  help text of the condition's metric
     look    function that checks once, and returns the alarm if there is a reason
     dated   whether `tallyhook_<name>_since_seconds` gives the start of the condition
     """
@@ -111,7 +112,8 @@ WATCHES: Final = list[Watch]()
 
 
 def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
-    """Return a decorator that adds a check to WATCHES under the check's function name."""
+    """Return a decorator that adds a check to WATCHES. The name of the check is the name of the
+    decorated function."""
 
     def add(look: Look) -> Look:
         WATCHES.append(Watch(look.__name__.removeprefix("_"), figure, look, dated))
@@ -551,7 +553,8 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Run all checks once and log changes. Return 0: the next round can wait."""
+        """Run all checks once and log changes. Return 0, because the next round need not start at
+        once."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

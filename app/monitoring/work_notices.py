@@ -263,8 +263,8 @@ class WorkNotices:
             )
 
     async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
-        """Return the work that an entry creates for the operator. Return None if there is no such
-        work."""
+        """Return the task that an audit entry creates for the operator; None if the entry creates
+        no task."""
         me = choice.operator
         if entry.who == me:
             return None

@@ -58,7 +58,7 @@ async def accept_finding(
 async def release_hold(
     context: AppContext, order: str, *, held_for: str | None, reason: str, by: str
 ) -> None:
-    """Release one order from one hold, for a page or a program.
+    """Release one order from one hold.
 
     Raises UsageError if `held_for` is no reason of holds, if the reason is bad, and if the person
     has no permission. Raises NotFoundError if the order is unknown or not held for this reason.

@@ -55,8 +55,9 @@ class ClockState(Enum):
 
     RIGHT    every row that was dated later than now has been redated
     UNREAD   some unread deliveries are dated later than now
-    BEHIND   this clock seems slow. Either providers also date those deliveries later than now, or
-             no provider dates the deliveries and this process did not see the clock set back
+    BEHIND   this clock seems slow, because providers also date the deliveries later than now. The
+             clock also seems slow if no provider dates the deliveries and this process did not see
+             the clock set back
     """
 
     RIGHT = "right"
@@ -115,9 +116,9 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction of a clock that was set back from `latest` to `now`. The correction
-        starts at the clock's last jump ahead if that jump had the same size; else its start is
-        unknown."""
+        """Return the correction of a clock that was set back from `latest` to `now`. If the clock's
+        last jump ahead had the same size, the correction starts at this jump. Otherwise the start
+        of the correction is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -166,7 +167,8 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some rows, the earliest first. Return their number, and whether all rows are done.
+    """Redate some rows, the earliest first. Return the number of redated rows, and whether no other
+    row needs a new date.
 
     Each row gets a different instant, so that the rows keep their order. For example, the price
     that was recorded last remains the valid price.

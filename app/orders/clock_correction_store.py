@@ -88,7 +88,7 @@ def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
     """Return about `limit` rows that are dated later than now and not redated yet, earliest first.
-    Also return whether these are all of them."""
+    Also return whether the result has all such rows."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -134,8 +134,9 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant of any row that is not redated, or now if that is later.
-    Only the last entry of the audit trail is considered, because a correction adds an entry."""
+    """Return the latest instant of all rows that are not redated. If this instant is not later than
+    now, return now. Only the last entry of the audit trail is considered, because a correction adds
+    an entry."""
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
     values = (*ids, (now, soon), (now, soon), (now,))
@@ -147,8 +148,9 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
     """Return whether providers confirm that deliveries dated later than now have a wrong date.
 
-    Compares the newest such deliveries. True: at most half of them have a provider's date later
-    than now. False: more have, so this clock is slow. None: no delivery has a provider's date.
+    The newest deliveries that are dated later than now are compared. Return True if the provider's
+    date is later than now for at most half of them. Return False if it is later for more than half
+    of them, because this clock is then slow. Return None if no delivery has a provider's date.
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))

@@ -46,9 +46,9 @@ def tally(
 
     before, after  outcome and findings of the replaced ledgers, and of their replacements
 
-    Returns the first reserved number. Call this late in a transaction: the counters' rows are
-    locked until the commit, in the order of their names, so that the feed's numbers are in commit
-    order. Every other publication waits until then.
+    Returns the first reserved number. This locks the counters' rows until the transaction ends, and
+    every other publication waits until then. So the feed's numbers are in the order of commits.
+    Call this late in a transaction. The rows are locked in the order of their names.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))

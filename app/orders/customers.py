@@ -221,7 +221,8 @@ class NumbersDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """Numbers of an order as E.164 digits. `note` is a sentence on why there are none."""
+    """Numbers of an order as E.164 digits. If there are no numbers, `note` is a sentence that says
+    why."""
 
     order: str
     phones: tuple[str, ...]
@@ -370,7 +371,8 @@ def numbers_document(
 async def check_open(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
-    """Raise UsageError if this person may not see the proposal's numbers now, saying what to do."""
+    """Raise UsageError if this person may not see the proposal's numbers now. The error says what
+    to do."""
     who = await who_may(context, by=by, action="unmasked")
     proposals.must_be_open(kind, proposal, who=who, now=context.clock.now())
 

@@ -136,8 +136,9 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minutes in which a source's delivery was last accepted and last refused. A minute
-    is None if there was none in ninety days. An empty name stands for all unknown names."""
+    """Return the minute in which a delivery of a source was last accepted, and the minute in which
+    one was last refused. A minute is None if there was no such delivery in ninety days. An empty
+    source name stands for all unknown names."""
     async with context.database.reading() as connection:
         taken, refused = await delivery_log_store.last_arrivals(connection, source)
     return (
@@ -155,7 +156,7 @@ async def refused_that_may_be_of(
 ) -> list[delivery_log_store.LogEntry]:
     """Return the latest refused arrivals whose bodies contain one of these references.
 
-    They are unverified: anybody may have sent them.
+    Refused arrivals are unverified: anybody may have sent them.
     """
     wanted = sorted(name for name in set(names) if len(name) >= 4)
     if not wanted:

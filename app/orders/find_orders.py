@@ -293,7 +293,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` yields orders, some repeatedly, and how each was found."""
+    """One search on one snapshot. `all` yields pairs of an order and a sentence on how the order
+    was found. It may yield an order several times."""
 
     def __init__(
         self,
@@ -545,8 +546,8 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events that state the sought amount. Note unallocated payments among
-        them."""
+        """Yield the orders of events that state the amount that is searched for. Note the payments
+        of such events that have no order."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:
@@ -567,7 +568,8 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Return a sentence on an imported line without an order, saying what support can do."""
+    """Return a sentence on an imported line whose order or payment no event names. The sentence
+    says what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}, but no event names it."

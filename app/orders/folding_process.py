@@ -72,7 +72,7 @@ QUIET_SHARE: Final = 0.25
 
 
 class FoldingProcess(PeriodicTask):
-    """Runs a second process while too many accepted deliveries wait to be read."""
+    """Task that runs a second process while too many accepted deliveries wait to be read."""
 
     def __init__(
         self,
@@ -191,13 +191,14 @@ class FoldingProcess(PeriodicTask):
 
 
 class Quiet:
-    """Measures whether this process has had little to do for QUIET_S."""
+    """Meter that shows whether this process has had little to do for QUIET_S."""
 
     def __init__(self) -> None:
         self._since, self._used = monotonic(), process_time()
 
     def look(self) -> bool:
-        """Return whether a span of QUIET_S has just ended in which this process had little work."""
+        """Return True if QUIET_S have passed and this process had little to do in this time. Then
+        measure the next QUIET_S."""
         now, used = monotonic(), process_time()
         if now - self._since < QUIET_S:
             return False

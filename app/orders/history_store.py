@@ -61,7 +61,7 @@ two thousand at a time makes a rebuild a fifth slower.
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
-    """Return the histories of these orders, as `histories_of` does on a plain connection."""
+    """Return the histories of these orders. This is the asynchronous form of `histories_of`."""
     return await run(connection, histories_of, list(orders))
 
 
@@ -164,8 +164,8 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 
 
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
-    """Return every order in the contests of these orders, as `contest_of` does on a plain
-    connection."""
+    """Return every order in the contests of these orders. This is the asynchronous form of
+    `contest_of`."""
     return await run(connection, contest_of, orders)
 
 
@@ -224,8 +224,9 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
     does not depend on the order under which an event without an order was stored.
 
     In two cases the search also continues through other orders, because each order must see the
-    same placing. In the first case, a person or the shop placed something that the found events
-    lead to. In the second case, other events decide which order or shop a payment belongs to.
+    same placing. In the first case, a person or the shop has placed a payment or session that the
+    search has reached. In the second case, other events decide which order or shop a payment
+    belongs to.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -259,7 +260,8 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the pool's deliveries that share one of these marks, directly or through each other.
+    """Return the deliveries in `pool` that share one of these marks, directly or through each
+    other.
 
     through_other_orders  whether to search on by the marks of deliveries that name an order, too
     """

@@ -53,14 +53,14 @@ MOST_NAMED: Final = 20
 async def as_judged(
     connection: Connection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders, as `judged_histories` does on a plain connection."""
+    """Return the histories of these orders. This is the asynchronous form of `judged_histories`."""
     return await run(connection, judged_histories, list(orders), policy=policy)
 
 
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders, with holds that the fold worker is about to record.
+    """Return the histories of these orders, with the holds that the fold worker would record next.
 
     A hold because of new rules is dated just after the last publication.
     """

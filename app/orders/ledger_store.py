@@ -82,8 +82,8 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Return SQL that selects published positions, sorted by order, each order's latest position
-    last."""
+    """Return SQL that selects published positions, sorted by order. The latest position of an order
+    comes after the order's earlier positions."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -102,7 +102,8 @@ def position_in(row: Sequence[Any]) -> Position:
 async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """Return the last published positions, as `last_positions` does on a plain connection."""
+    """Return the last published position of each order. This is the asynchronous form of
+    `last_positions`."""
     return await statements.run(connection, last_positions, orders)
 
 
@@ -118,7 +119,7 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  the last instant at which a fold gave this result
+    as_of  the latest instant as of which a fold gave the published result
     rules  the rules of that fold; None if not known
     """
 
@@ -176,7 +177,8 @@ def publish(
 ) -> None:
     """Write the rows, the revisions and the orders' next due marks, in the caller's transaction.
 
-    put_aside_until  the next due time of orders that could not be folded and so have no publication
+    put_aside_until  when orders that could not be folded come due again; such orders have no
+                     publication
     notify           when notifications of the revisions come due; None to notify nobody
     """
     orders = [each.order for each in publications]

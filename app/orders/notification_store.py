@@ -112,9 +112,9 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """State of a destination that has accepted nothing since its first failure.
+    """State of a destination whose last attempts have all failed.
 
-    since     the instant of the first failure
+    since     the instant of the first of these failures
     failures  the number of failed attempts since then; simultaneous attempts count once
     probe_at  when the next attempt may be made
     problem   a code for why the last attempt failed
@@ -133,7 +133,7 @@ class Away:
 class ListedNotification:
     """Notification in a listing.
 
-    problem  why the last try failed, a code
+    problem  a code for why the last try failed
     """
 
     seq: int
@@ -244,9 +244,9 @@ async def settle_notifications(
 ) -> None:
     """Store the results of taken notifications.
 
-    If a notification will be retried, the next ones of its order wait for the same instant;
-    otherwise they become due now. Skip a row that another process has taken after the lease was
-    over.
+    If a notification will be retried, later notifications of the same order wait for the same
+    instant. Otherwise the later notifications become due now. A row is skipped if another process
+    has taken the notification after the lease ended.
     """
     for one in results:
         found = await connection.execute(
@@ -390,7 +390,7 @@ async def notifications_in(
 ) -> list[ListedNotification]:
     """Return notifications below a number, newest first, filtered by state and order where given.
 
-    is_away  whether the destination is away; then none is stuck
+    is_away  whether the destination is away; if so, no notification counts as stuck
     """
     if state == "stuck" and is_away:
         return []
@@ -446,10 +446,10 @@ def _state(
 class Stuck:
     """Notifications that are refused while the shop is not away.
 
-    count    number of them, at most `enough`
+    count    number of stuck notifications, at most `enough`
     order    order of the notification that waits longest
     since    when that notification began to wait
-    problem  why its last try failed, a code
+    problem  a code for why the last try of that notification failed
     """
 
     count: int

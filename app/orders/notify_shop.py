@@ -120,7 +120,8 @@ def destination_of(url: str) -> str:
 
 
 async def notify_due(notifier: Notifier) -> int:
-    """Send due notifications: up to AT_ONCE, or one to a shop that is away. Returns how many."""
+    """Send up to AT_ONCE due notifications. If the shop is away, send only one. Returns the number
+    of notifications sent."""
     context, shop = notifier.context, notifier.shop
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -220,7 +221,8 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Return the state of the shop, and each notification's result, from simultaneous answers.
+    """Return the state of the shop, and the result of each notification. The notifications were
+    sent at the same time, and `answers` has the answer to each of them.
 
     Each notification is about a different order. The state is None if the shop accepted a
     notification, or if the only notification is given up.
@@ -320,8 +322,8 @@ def notification_body(
 ) -> bytes:
     """Return the body: `type`, `timestamp`, and the feed's entry.
 
-    It has the same bytes at every try, unless the shop has stated something since, or the window of
-    a slow payment has changed.
+    The body has the same bytes at every try, unless the shop has stated something since, or the
+    window of a slow payment has changed.
 
     See https://www.standardwebhooks.com, "Payload structure".
     """
@@ -389,8 +391,8 @@ async def redeliver(
 ) -> int:
     """Set notifications due again. A running service or worker sends them at once.
 
-    revisions  numbers of the notifications; None for all that were tried and not accepted, given up
-               or not
+    revisions  numbers of the notifications; None for all notifications that were tried and never
+               accepted, including those that were given up
 
     Raises NotFoundError if a number has no notification, UsageError if the person has no
     permission.

@@ -63,8 +63,8 @@ def due_sessions(
     """Return up to `limit` requests that are due and not held. The requests that have waited
     longest come first.
 
-    beyond  a due time or hold after this instant was set by a fast clock, so the request counts as
-            due
+    beyond  latest instant that a due time or hold can have. If a due time or hold is later, a fast
+            clock has set it, and the request counts as due
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -94,7 +94,8 @@ def hold(
 ) -> bool:
     """Reserve a request for this process. Return False if another process holds it, or it is gone.
 
-    beyond  a hold that ends after this instant was set by a fast clock and does not count
+    beyond  latest instant that the end of a hold can have. If a hold ends later, a fast clock has
+            set it, and the hold is ignored
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "

@@ -45,7 +45,7 @@ _SET_DUE: Final = (
 
 
 def _setting_due(some: str) -> dict[str, str]:
-    """Return SQL, by dialect, that sets the orders of this subquery due."""
+    """Return SQL, by dialect, that makes orders due. The subquery `some` selects these orders."""
     return {
         "sqlite": statement(
             "{set_due} WHERE order_key IN ({some}) RETURNING order_key",
@@ -89,7 +89,7 @@ async def noted_policy(connection: AsyncConnection) -> str | None:
 
 
 async def anything_folded(connection: AsyncConnection) -> bool:
-    """Return whether an order was ever folded: the first fold of each leaves a revision."""
+    """Return whether any order was ever folded. The first fold of an order stores a revision."""
     found = await connection.execute(
         text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
     )
@@ -97,7 +97,8 @@ async def anything_folded(connection: AsyncConnection) -> bool:
 
 
 async def note_policy(connection: AsyncConnection, policy: str) -> None:
-    """Note that every order was folded by this policy or is due."""
+    """Store this policy as the present policy: every order was folded by it, or is due to be folded
+    by it."""
     await connection.execute(text(_NOTE), {"value": policy})
 
 
@@ -127,7 +128,8 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """Note that it is not known by which policy each order was folded."""
+    """Delete the note on the policy. Without the note, it is unknown which policy folded each
+    order."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
@@ -177,8 +179,8 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if new gaps have been accepted and their orders are not
-    all set due yet. Otherwise return None."""
+    """Return the number of accepted gaps if some orders of a new gap are not set due yet. Otherwise
+    return None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None

@@ -35,9 +35,9 @@ class Preview:
     """Effects of an upgrade.
 
     migrations  number and title of each migration that is due
-    outcomes    how many orders change, by outcome before and after
+    outcomes    number of orders that change, by (outcome before the upgrade, outcome after it)
     held        each order that would be held, as JSON values
-    seen        how many orders were read, and how many of them cannot be folded
+    seen        number of orders that were read, and number of those that cannot be folded
     """
 
     before: str | None
@@ -97,7 +97,8 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Return the preview of an upgrade. If a migration is due, no orders are folded.
+    """Return the preview of an upgrade. If a migration is due, the preview has only the migrations,
+    and no orders are folded.
 
     version   the version of the database
     progress  called with the number of orders read so far, and the number of all orders

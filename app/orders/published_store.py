@@ -127,10 +127,11 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor to continue from, for a reader whose own cursor is beyond the feed's end.
+    """Return the cursor from which a reader must continue if its own cursor is beyond the feed's
+    end.
 
-    Such a reader has read everything published before the last restore, and may have missed any
-    later revision. If no restore was noted, the reader may have missed any revision.
+    Such a reader has read every revision that was published before the last restore. It may have
+    missed every later revision. If no restore was noted, the reader may have missed any revision.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0

@@ -275,7 +275,8 @@ def nothing_known(
     message   an unreadable message that names the order
     refusing  a source whose deliveries are all rejected, and the instant since which they are
               rejected
-    not_kept  the number of unsigned requests of the last day that a limit kept from being stored
+    not_kept  the number of unsigned requests of the last day that were not stored, because a limit
+              was reached
     gaps      the accepted gaps before the instant
     aside     a payment that names the order but does not belong to it, as `of_another_shop` returns
               it
@@ -460,8 +461,8 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, by reference, each folded as of now. Most of
-    these orders are unpublished; their revision number is 0."""
+    """Return orders that nobody has tried to pay, sorted by reference. Each order is folded as of
+    now. Most of these orders are unpublished; their revision number is 0."""
     async with context.database.reading() as connection:
         orders = await ledger_store.listed_orders(
             connection, after=after, limit=limit, outcome="not_attempted"
@@ -515,8 +516,8 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return how many published orders have each of these words: a finding, or the word for orders
-    that need a person."""
+    """Return the number of published orders for each of these words. A word is a finding, or stands
+    for all orders that need a person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 

@@ -54,7 +54,8 @@ AHEAD: Final = 2
 
 
 class Rebuilt(NamedTuple):
-    """Publications of a range, and its orders that could not be folded."""
+    """Publications of the orders in a range. `aside` has the orders in the range that could not be
+    folded."""
 
     publications: list[Publication]
     aside: list[str]
@@ -63,7 +64,8 @@ class Rebuilt(NamedTuple):
 async def refold_all(
     context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
-    """Rebuild every ledger, and return how many. Memory use does not grow with their number.
+    """Rebuild every ledger, and return the number of rebuilt ledgers. Memory use does not grow with
+    this number.
 
     A revision is published where the rebuilt ledger differs from the last publication.
 

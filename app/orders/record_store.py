@@ -22,7 +22,7 @@ from reconcile.ledger.records import NO_ORDER, WITHDRAWN, HoldReason, Record, Re
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Write records, as `keep_records` does on a plain connection."""
+    """Write records. This is the asynchronous form of `keep_records`."""
     if records:
         await run(connection, keep_records, records, details=details)
 
@@ -75,8 +75,8 @@ Named = tuple[str, str | None, str | None]
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference belongs to, as `linked_orders` does on a plain
-    connection."""
+    """Return the order that each reference belongs to. This is the asynchronous form of
+    `linked_orders`."""
     return await run(connection, linked_orders, references, lasting=lasting)
 
 
