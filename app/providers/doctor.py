@@ -99,10 +99,11 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A configured source. Each trial of the signature doctor tries a changed copy of it.
+    """A configured source. To find a mistake, the signature doctor tries changed copies of the
+    source.
 
     address  the scheme and host under which the provider knows us, if configured
-    ends     the expiry of each secret that has one
+    ends     the expiry of each secret that has an expiry
     """
 
     name: str
@@ -306,7 +307,8 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
 
 
 def _other_addresses(account: Account, request: Incoming) -> Iterator[tuple[str, str]]:
-    """Yield (what differs, address) for other schemes, hosts, ports and path endings."""
+    """Yield pairs of (difference, address). The addresses differ from the request's address in
+    scheme, host, port or path ending."""
     own = account.address if request.url.startswith("/") else ""
     split = urlsplit(own + request.url)
     named = [

@@ -90,8 +90,8 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The label, prefix and separator that a profile states for a signature; None for each that the
-    profile does not state."""
+    """The label, prefix and separator that a profile states for a signature. A part that the
+    profile does not state is None."""
 
     label: bytes | None
     prefix: bytes | None
@@ -103,7 +103,7 @@ class SignatureFormat:
     """One way to write signatures in a value.
 
     needs    members of `Layout` that the format requires
-    entries  (layout, header value) → the encoded signatures with our label
+    entries  (layout, header value) → the encoded signatures that have the layout's label
     write    (layout, encoded signature) → header value
     """
 

@@ -86,11 +86,13 @@ def examples_of(profile: str) -> list[Example]:
 
 
 def find_example(profile: str, event: str) -> Example:
-    """Find the only example that matches a name or a word.
+    """Find the only example that a text identifies.
 
-    An exact name or word has priority, whether it is the provider's or the profile's. Otherwise the
-    text may be the provider's name of a single example, or the beginning of a single word up to a
-    colon.
+    The text may be, in this order of priority:
+
+    - the example's name
+    - the word that the provider or the profile uses for the event
+    - the provider's name of the event, or the beginning of a word up to a colon
 
     Raises NotFoundError that lists all examples, or UsageError that lists several matching
     examples.
@@ -339,7 +341,7 @@ class _Pairs(list[list[str]]):
 
 
 class _Texts(list[str]):
-    """An XML document split at its texts, which have the odd indices."""
+    """An XML document, split into markup and texts. The texts have odd indices."""
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:
@@ -347,7 +349,8 @@ def _encoded(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _document(profile: Profile, example: Example) -> dict[str, Any]:
-    """Return body, query and headers, each in a form in which values can be replaced."""
+    """Return the example's body, query and headers, each in a form in which values can be
+    replaced."""
     body = example.body
     if type(body) is str and profile.request.body == "form":
         body = _Pairs(list(pair) for pair in parse_qsl(body, keep_blank_values=True))
@@ -390,7 +393,7 @@ _SECONDS: Final = 1_000_000_000
 
 
 def _others(value: Any, profile: Profile) -> Iterator[Any]:
-    """Yield other values of the same type, the most readable first."""
+    """Yield other values of the same type as `value`, the most readable value first."""
     words = (profile.environment.sandbox, profile.environment.live)
     if type(value) is bool:
         yield not value

@@ -206,8 +206,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and movements that the answer states. Return none unless the answer says
-        that the payment succeeded."""
+        """Return the sums and movements that the answer states. If the answer does not say that the
+        payment succeeded, return an empty tuple."""
         if claim != "succeeded":
             return ()
         found = []

@@ -286,7 +286,8 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """Check a reference, or a word such as the event's kind: see `app.core.references`."""
+    """Return a reference, or a word such as the event's kind, in composed form. Raises Unreadable
+    for a value that breaks the rules of `app.core.references`."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -312,7 +313,7 @@ _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
 
 
 def order_named(order: str, source: str, *, own: bool) -> str:
-    """Return an order's name in this instance.
+    """Return the name under which this instance stores an order of a source.
 
     own  whether the source's orders are kept apart from the orders of all other sources
 

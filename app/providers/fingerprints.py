@@ -56,7 +56,8 @@ def key_fingerprint(secret: bytes) -> str:
 class AccountKeys:
     """Keys of an account, each compiled once.
 
-    Each secret is tried alone, then all named parts together, which some schemes need.
+    Each secret is tried alone. Then all named secrets are tried together, because some schemes need
+    several named secrets.
     """
 
     def __init__(self, account: Account) -> None:
@@ -81,8 +82,11 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key that makes the request genuine as of `now`, its arrival; None if no key
-        does."""
+        """Return the key with which the request is genuine. Return None if no key makes the request
+        genuine.
+
+        now  the time at which the request arrived
+        """
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:

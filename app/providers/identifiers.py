@@ -45,7 +45,8 @@ def card(value: object) -> str | None:
 
 
 def further_id(value: object) -> str | None:
-    """Return a provider's id for which an event has no field, such as a charge's id."""
+    """Return the identifier for a provider's id that has no field of its own in an event. An
+    example is a charge's id."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 

@@ -128,7 +128,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
 
 
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
-    """Return the scheme that a secret of this profile belongs to, and its encoding."""
+    """Return the scheme that uses this secret of a profile, and the encoding of the secret."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

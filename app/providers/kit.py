@@ -120,7 +120,8 @@ class Secrets:
 
 
 class NamedVerifier(ABC):
-    """One compiled scheme. The factory raises ConfigurationError with every problem at once."""
+    """A compiled scheme. The function that compiles the scheme raises ConfigurationError with every
+    problem at once."""
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
@@ -156,8 +157,8 @@ class NamedScheme:
     """One scheme of `named/`: the function that compiles it, and its fixed properties.
 
     make         the function that compiles the scheme
-    beside       the parts that the signature always covers besides the body: `query`, or `address`.
-                 The address is the scheme and host as only the provider knows them
+    beside       the parts that the signature always covers besides the body: `query`, or `address`,
+                 which is the scheme and host that the provider calls
     wraps        whether the body wraps or encrypts the document
     public_keys  whether the secrets are public keys
     mark         the prefix of each shared secret
@@ -198,8 +199,8 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """Functions that one provider's events need besides their profile; None for each that is not
-    needed.
+    """Functions that one provider's events need besides their profile. A function that is not
+    needed is None.
 
     other_form  takes the template of the signed content, and returns another template that the
                 provider sometimes signs and that covers as much
@@ -211,8 +212,8 @@ class Particulars:
                 credential `webhook`, because the method is unsigned
     split       takes an event, its bytes and its data, and returns the events in it, each with its
                 own bytes
-    movements   takes a fetched answer that means `succeeded`, and returns its refunds and
-                chargebacks
+    movements   takes a fetched answer with the claim `succeeded`, and returns the refunds and
+                chargebacks in the answer
     """
 
     other_form: Callable[[str], str] | None = None

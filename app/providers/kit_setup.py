@@ -50,8 +50,12 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Return the limit on a time's age from the options `past_s` and `future_s`. Sentences call
-        that time `what`."""
+        """Return the limit on the age of a signed time. The options `past_s` and `future_s` set the
+        limit.
+
+        what              name of the time in sentences
+        past_s, future_s  defaults of the options
+        """
         past, future = self._seconds("past_s", past_s), self._seconds("future_s", future_s)
         return AgeLimit(what=what, past=past * SECOND, future=future * SECOND)
 
@@ -72,8 +76,10 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Convert each named secret except the secrets called `parts`. `make` raises ValueError
-        with the problem."""
+        """Convert each named secret, except the secrets whose names are in `parts`.
+
+        make  function that converts a secret, and raises ValueError with the problem
+        """
         made = {
             name: self._made(f"secret {name!r}", secret, make)
             for name, secret in self._secrets.named.items()

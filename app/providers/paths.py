@@ -225,7 +225,8 @@ class RequestPlace:
 
     @property
     def name(self) -> str:
-        """Return the name after the kind; the first of several header names."""
+        """The name that follows the kind and a colon. If the place lists several header names, the
+        first name."""
         return self.text.partition(":")[2].partition(",")[0]
 
 

@@ -142,7 +142,8 @@ def _table_of(kind: Any) -> type[TomlTable]:
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """Replace each section of free keys by its checked pairs; drop sections with mistakes."""
+    """In each section with free keys, replace the values by pairs of a key and a checked value.
+    Remove each section that has mistakes, and yield the mistakes."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")

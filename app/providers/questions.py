@@ -132,7 +132,8 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Fill the references into a template. Raises LookupError if the event lacks one."""
+        """Fill the references into a template. Raises LookupError if the event lacks a
+        reference."""
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1]

@@ -181,8 +181,8 @@ class ShopMembers:
     """Members in which a source's events state their account and their shop.
 
     where      the locations of the account
-    accounts   our accounts; empty if the account is not checked. With `connected`, an event that
-               names any account then belongs to another shop
+    accounts   our accounts; empty if the account is not checked. If empty and `connected` is true,
+               each event that names an account belongs to another shop
     connected  whether events name only accounts other than the key's own, as in `AccountRule`
     only       the members that the shop sets itself, each with the values that are ours
     """
@@ -346,7 +346,7 @@ class EventReader:
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
         """Read only an event's account, shop and environment. Never raises. An unreadable body
-        names no account, and `read` judges its environment."""
+        counts as a body that names no account. `read` reports an unreadable environment."""
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS
         try:
@@ -380,7 +380,8 @@ class EventReader:
     def orders_named(
         self, body: bytes, incoming: request.Incoming, *, digest: str | None
     ) -> set[str]:
-        """Return the orders that a body names where the profile expects them, in any spelling.
+        """Return the orders that a body names at the profile's locations of the order. Numbers
+        count as texts.
 
         digest  digest of the single event to read; None to read all events
         """

@@ -33,7 +33,8 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Decode every name with its value. Return none beyond MAX_FIELDS or MAX_FORM_BYTES."""
+    """Decode every name with its value. Return an empty list if there are more than MAX_FIELDS
+    fields or MAX_FORM_BYTES bytes."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)

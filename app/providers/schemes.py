@@ -306,7 +306,7 @@ class Scheme:
     """One way to sign.
 
     make        the secret's bytes → a key, or ValueError with a sentence
-    covers      whether the signature covers content; otherwise the request contains the secret
+    covers      whether the signature covers content. If not, the request contains the secret itself
     asymmetric  whether the secret is a public key
     encoding    encoding of the signature if the profile states none
     """

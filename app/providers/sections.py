@@ -136,7 +136,7 @@ class AcknowledgementRule:
     """Section [acknowledgement]: the answer that ends the provider's redeliveries.
 
     status           the HTTP status, 200 to 299
-    redelivery_days  the number of days after which the provider surely stops to redeliver
+    redelivery_days  the number of days after which the provider surely redelivers no more
     body             a constant text of media type `type`; None for our own JSON
     fields           the members of a JSON object that is sent instead of `body`, each with a
                      location or a constant
@@ -326,7 +326,7 @@ class SlowRule:
     With `confirm`, the locations are in the provider's answer, because no other statement may
     extend a deadline.
 
-    claims     the words of [claims] that mean that such a payment was started and has no result yet
+    claims     the words of [claims] for a slow payment that was started and has no result yet
     method     the location of the provider's word for the method
     since      the date at which the window begins, if this is not the event's own date
     expires    the date until which a voucher can be paid; an event that states this date is slow
@@ -356,8 +356,8 @@ class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
     url, sandbox_url  the addresses, with a fixed host. The path and query may contain {id} {order}
-                      {session} {payment} {capture} {movement}. The first address is used for which
-                      the event has all references
+                      {session} {payment} {capture} {movement}. The question goes to the first
+                      address whose references are all in the event
     credential        the name of the credential in the source's configuration; None without `auth`
     headers           the further headers of every request; {credential:NAME} is replaced by a
                       credential
@@ -365,8 +365,8 @@ class FetchBackRule:
                       the method and body of the request for the access token of `oauth`
     account           the location of the answer's account; empty if the credentials determine the
                       account
-    kind … currency   the locations in the answer; without `amount`, the request must have fixed the
-                      amount
+    kind … currency   the locations in the answer. `amount` may be left out only if the question
+                      contains the amount
     occurred_at       the date of an answer that is the event itself, written like the event's own
                       date
     dated_as_event    whether the answer gets the date of the event that was asked about

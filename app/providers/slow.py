@@ -15,7 +15,12 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """An event's `method`, `expected_by` and `revocable_days`."""
+    """What an event states about a slow payment. All members are None if the payment is not slow.
+
+    method          the payment method
+    expected_by     when the provider should know the result
+    revocable_days  the days in which the customer can revoke the captured payment
+    """
 
     method: str | None = None
     expected_by: Instant | None = None
@@ -85,8 +90,8 @@ class SlowMethods:
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the method, or the word in a list of one; None for other
-        values."""
+        """Return the provider's word for the payment method. The value may be a text, or a list of
+        one text. Return None for other values."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

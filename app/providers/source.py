@@ -151,8 +151,9 @@ class Source:
                             around them; False for published examples of secrets
     phone_key               the key for digests of customers' phone numbers; None to make no digests
     accounts                the accounts whose events count. The profile must know the member with
-                            the account. Under a shared key, events of other accounts are foreign.
-                            Under an own key, they belong to another shop
+                            the account. If all merchants share the key, events of other accounts
+                            are foreign. If the key belongs to one account, they belong to another
+                            shop
     only                    the locations by which our shop is recognized, each with its values
     own_orders              whether the source's orders are kept apart: see `fields.order_named`
     links                   whether an event that names an order links its payment to the order;

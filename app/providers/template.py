@@ -286,8 +286,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Build a piece whose content is empty if a part of it is absent from the request. A part that
-    occurs several times is still refused."""
+    """Join pieces to one piece whose content is empty if a part of it is absent from the request. A
+    part that occurs several times still leads to a refusal."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

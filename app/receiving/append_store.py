@@ -60,11 +60,11 @@ class Arrival(NamedTuple):
     whole        the whole body, if the request had several events and `body` is one of them
     asked_about  whether the provider is asked about an unconfirmed event
     customer     the keyed digests by which the event's customer is found, as in `Reading`
-    values       the values in an unreadable body, because one may name an order; empty if the body
+    values       the values in an unreadable body, any of which may name an order; empty if the body
                  was read, or if anyone could have sent the body
     peer         the kind of the sender's address, which is used only for the log; empty if unknown
-    lane         the lane of this sender, in which questions to the provider about its unconfirmed
-                 events wait: see `lane_of`
+    lane         the lane of this sender (see `lane_of`). Questions to the provider about the
+                 sender's unconfirmed events wait in this lane
     """
 
     delivery_id: str
@@ -213,8 +213,8 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due, and write the seal marks, for events that `append_ahead` has stored in an
-    earlier transaction. That transaction may have been one of an interrupted process.
+    """Set orders due, and write the seal marks, for events that `append_ahead` stored in an earlier
+    transaction. The process of that transaction may have been interrupted.
 
     Raises StoreUnavailable if some of the events are not visible yet.
     """
@@ -370,7 +370,7 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Judge and write the arrivals, without their marks."""
+    """Judge the arrivals and write them. The caller writes the seal marks and sets orders due."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False

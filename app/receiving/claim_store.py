@@ -67,7 +67,7 @@ class Claimant:
 
     @property
     def marks(self) -> str:
-        """Return the SQL pattern that matches this reader's marks."""
+        """The SQL pattern that matches the marks of all claims of this reader."""
         return f"{self._name}%"
 
     def next_mark(self) -> str:

@@ -63,8 +63,11 @@ providers learn of an event late."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """Everything needed to ask providers: the context, and the asker and source of each weak
-    profile."""
+    """Everything needed to ask providers.
+
+    sources  the sources by name
+    askers   the client of each source whose provider is asked about events, by the source's name
+    """
 
     context: AppContext
     sources: Mapping[str, Source]

@@ -93,9 +93,9 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
     """Set these events due for a question to their provider at once. If an event is already
     waiting, its pauses start again.
 
-    Each event joins the end of its lane: its turn comes after the last waiting event of the lane.
-    Its turn never comes before that of the first waiting event of all lanes. So a sender of many
-    events waits for other senders, and new senders do not overtake for long.
+    Each event joins the end of its lane. Its turn comes after the last waiting event of the lane,
+    and never before the turn that is next among all lanes. So a sender of many events waits for
+    other senders, and new senders do not overtake for long.
 
     An event that names a known reference uses that reference's lane. These lanes have numbers above
     the senders' lanes.

@@ -242,7 +242,8 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Adopt the orphans of the new links, and the orphans that these adoptions link in turn."""
+        """Assign orphans to the orders of the new links. An adopted orphan may create further
+        links; the orphans of these links are adopted, too."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()

@@ -40,7 +40,11 @@ def backwards(reference: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """An order's due mark as read: its evidence count, and when it was due."""
+    """An order's due mark, as read from the database.
+
+    generation  the number that increases whenever evidence arrives
+    due_at      the instant at which the order must be folded next; None if no fold is due
+    """
 
     order: str
     generation: int
@@ -103,7 +107,7 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks that have not changed after they were read. A mark changes when evidence
+    """Return the marks that have not changed since they were read. A mark changes when evidence
     arrives, or when a fold of the order is published."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]

@@ -22,8 +22,8 @@ def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes
     """Return an event for each payment that the provider gives back, because the order was not paid
     in full.
 
-    The signature does not cover the list of payments. So each event claims only `refund_pending`,
-    as the profile says, which holds the money but moves none.
+    The signature does not cover the list of payments. So the profile gives each event only the
+    claim `refund_pending`. This claim holds back the money, but moves none of it.
     """
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]

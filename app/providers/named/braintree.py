@@ -85,7 +85,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifier with the API's private keys, by public key."""
+    """Verifier with the API's private keys. `keys` maps each public key to its private key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
@@ -135,7 +135,8 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme. It has no options. Named secrets: each private key by its public key."""
+    """Compile the scheme. It has no options. The name of each named secret is a public key; the
+    secret is the private key that belongs to it."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:

@@ -113,7 +113,8 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Sign over the required headers. They contain the media type, or else the event's id."""
+        """Build a request that is signed over the required headers. A header `content-type`
+        contains the media type. Every other required header contains the event's id."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required

@@ -172,8 +172,9 @@ class Paypal(kit.NamedVerifier):
 def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Paypal:
     """Compile the scheme. Options: `hosts`, `past_s` (4 days), `future_s` (300).
 
-    Named secrets: `webhook_id`; each certificate's PEM text by its URL, followed by further
-    certificates of its chain; and `private_key` for signing.
+    Named secrets: `webhook_id`; one secret for each certificate; and `private_key` for signing. The
+    name of a certificate's secret is the certificate's URL. The secret is the certificate's PEM
+    text, which may be followed by further certificates of the chain.
     """
     setup = Setup(source, options, secrets)
     hosts = setup.texts("hosts", HOSTS)

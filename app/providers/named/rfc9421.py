@@ -73,8 +73,9 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the signed text (section 2.5), and its last value, which lists the signed components.
-    Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII."""
+    """Return the signed text (section 2.5), and the list of the signed components with which the
+    text ends. Raises ValueError for a component that is unknown, absent, repeated or not plain
+    ASCII."""
     try:
         resolver = HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
     except HTTPMessageSignaturesException:

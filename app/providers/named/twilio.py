@@ -45,7 +45,8 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Twilio(kit.NamedVerifier):
-    """Verifier with auth tokens and shared keys; see the module."""
+    """Verifier with auth tokens and shared keys. The docstring of the module describes the
+    scheme."""
 
     def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
         self._tokens = tokens
