@@ -372,8 +372,9 @@ async def permitted(
 ) -> operator_store.Operator:
     """Return the acting person if the person's role permits this action.
 
-    by  name of the person; None means the token's owner, or else ASKED_BY, or else the account that
-        runs the command
+    by  name of the person. If it is None, the person is the token's owner. Without a token, the
+        variable ASKED_BY names the person. While there are no operators, the person is the owner of
+        the account that runs the command
 
     Raises UsageError, with a message that says what to do, if the action is not permitted.
     """

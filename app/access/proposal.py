@@ -30,7 +30,7 @@ class Proposal:
     subject   the break, month or import; never a phone number
     sentence  the act, with its money and consequence
     given     the act's other arguments; never personal data
-    subject_state  the subject's state when the act was proposed, as the kind describes it
+    subject_state  what `ProposalKind.subject_state` returned when the act was proposed
     who       the proposer; `role` is the proposer's role at that time
     until     instant at which the proposal expires
     decided   the decision; None while the proposal waits

@@ -207,7 +207,8 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Build the function `where` for a kind of act whose subjects are items of the list `pages`."""
+    """Build a function for `ProposalKind.where`. It is for acts whose subjects are listed on the
+    console's page `pages`."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -429,9 +430,10 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return the proposal, its approver and its proposer, if the proposal may be approved now.
+        """Return the proposal, its approver and its proposer. Raise UsageError if this person may
+        not approve the proposal now.
 
-        look  whether to check also that the subject has not changed
+        look  whether to raise UsageError also if the subject has changed
         """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")

@@ -467,8 +467,8 @@ async def session_of(
     """Return the active session with this cookie. Update the stored time of the session's last use
     every few minutes.
 
-    used  whether a person made the request. Requests that a page makes by itself do not count as
-          use, or an open tab would keep a session active for ever
+    used  whether a person made the request. A page also makes requests by itself. These do not
+          count as use; otherwise an open tab would keep the session active for ever
     """
     now = context.clock.now()
     async with context.database.reading() as connection:

@@ -112,7 +112,7 @@ class CaseAsked(AsOfAsked):
     )
 
     def of(self, order: str) -> CaseRequest:
-        """Return a request for the case of this order, with these query parameters."""
+        """Build the CaseRequest for an order from these query parameters."""
         return CaseRequest(
             order=order, as_of=self.as_of, family=self.family, respond_by=self.respond_by
         )

@@ -314,7 +314,8 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders in the body. None means that earlier tenders remain."""
+    """Return the tenders that the body states. Return None if the body states none; the tenders
+    that were stated earlier then still apply."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

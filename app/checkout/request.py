@@ -52,9 +52,10 @@ class CheckoutRequestError(UsageError):
 
 
 class CheckoutConflictError(UsageError):
-    """Error for a request that differs from the order's earlier request; nothing was sent.
+    """Error for a request that differs from the order's earlier request. Nothing was sent.
 
-    before, asked  the money of both requests; equal if the requests differ in something else
+    before  money of the earlier request
+    asked   money of this request. It equals `before` if the requests differ in something else
     """
 
     def __init__(self, sentence: str, *, before: Money | None, asked: Money) -> None:
@@ -341,7 +342,7 @@ class AnswerUnclear:
     """Answer, or lack of an answer, that does not show what the service did.
 
     code    from a closed list, such as `timed_out`
-    wait_s  seconds for which the service wants no requests
+    wait_s  pause in seconds that the service asks for before the next request
     """
 
     code: str

@@ -233,8 +233,11 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run the command that these words state, and return its exit code. Typer reports bad
-    arguments."""
+    """Run the command with this command line, and return its exit code. Typer reports bad
+    arguments.
+
+    words  the command's name and its arguments
+    """
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:

@@ -275,7 +275,8 @@ def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) ->
 
 
 def these(rows: Sequence[Any]) -> str:
-    """Return words for the number of listed rows, to be used in a sentence."""
+    """Return words for the listed rows, to be used in a sentence: `this one`, or `these` with the
+    number of rows."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 

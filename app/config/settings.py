@@ -298,7 +298,8 @@ def domains(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, without its plus sign. Raise ValueError otherwise."""
+    """Validate a country's calling code, and return it without a plus sign. Raise ValueError if it
+    is not 1 to 3 digits."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")

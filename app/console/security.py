@@ -115,8 +115,11 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network under which an address is counted: about one customer of an internet
-    provider. An IPv4 address mapped into IPv6, as a dual-stack socket shows it, counts as IPv4."""
+    """Return the network that contains an address. Limits count all addresses of one network
+    together, because a network has about the size that an internet provider gives to one customer.
+
+    An IPv4 address mapped into IPv6, as a dual-stack socket shows it, is treated as IPv4.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

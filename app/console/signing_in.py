@@ -183,8 +183,8 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose to state in a challenge for linking the account. Only this session can use
-    the challenge."""
+    """Return the purpose that a challenge for linking the company's account states. The purpose
+    contains a hash of the session's cookie, so no other session can use the challenge."""
     return f"link {_hashed(cookie)}"
 
 
@@ -474,8 +474,11 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether the sign-in was begun by a form of this session. That form checks the
-        password."""
+        """Return whether a form of this session began the sign-in. The form has already checked the
+        person's password.
+
+        grant  the challenge that the form made
+        """
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None

@@ -120,12 +120,13 @@ class WorkerProcess:
     ) -> None:
         """Prepare the supervisor without starting a child.
 
-        read      set when the child has read deliveries
+        read      signal that is set when the child has read deliveries
         news      signals that are passed on to the child
-        failed    called with the reason when the disk under the database has failed
-        alarming  called when an alarm's condition has begun or ended
+        failed    function that is called when the disk under the database has failed; its argument
+                  is the reason
+        alarming  function that is called when an alarm's condition has begun or ended
         drains    whether the child reads all accepted deliveries before it ends. If not, the next
-                  child reads them, and senders wait for it
+                  child reads them, and senders wait until it has started
         """
         self._failed = failed
         self._alarming = alarming

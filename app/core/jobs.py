@@ -49,9 +49,10 @@ def silent(_: int) -> None:
 class Job:
     """One piece of long work, running or ended.
 
-    problem  why the job failed
-    result   set once the job has `ended`
-    mark     state on which the result is based, to check whether the result is still valid
+    problem  why the job failed; None if it has not failed
+    result   what the work returned; None until the job has ended
+    mark     description of the state on which the result is based. If the state's description is
+             different later, the result is no longer valid
     """
 
     name: str

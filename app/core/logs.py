@@ -565,8 +565,8 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return a collection's first MAX_ITEMS items as text or integers, and how many more there are.
-    Items of a set are sorted."""
+    """Return a collection's first MAX_ITEMS items, as texts or integers. If there are more items,
+    the last text states their number. The items of a set are sorted."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS

@@ -261,7 +261,8 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key, or of the innermost table around it, or 0."""
+    """Return the line of a dotted key. If the key has no line of its own, return the line of the
+    innermost table that contains it. Return 0 if there is no such table."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

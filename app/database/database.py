@@ -198,10 +198,10 @@ class Database:
         serving  The caller is a receiver, and no other process may serve. On SQLite an older
                  database is upgraded, cached pages are dropped, and the log is folded and synced. A
                  large file must still be checked: see `looked`
-        working  The caller is a receiver's worker. Pages and log are treated as for `serving`,
-                 because the receiver deletes from its inbox what the worker has read
-        alone    The caller excludes any running service. The rest is as for `serving`, but an older
-                 database is not upgraded
+        working  The caller is a receiver's worker. Cached pages are dropped, and the log is folded
+                 and synced, because the receiver deletes from its inbox what the worker has read
+        alone    The caller excludes any running service. The database is opened as for `serving`,
+                 but an older database is not upgraded
         writing  The caller writes while a service may run. A missing SQLite database is created
         folding  The caller folds while a worker runs. Nothing is created
         reading  The caller only reads. Nothing is created, and there is no writing connection
@@ -275,8 +275,9 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers, and raise the first error. All writers disconnect before any of
-        them connects, because no check would keep them from using the former server."""
+        """Reconnect all writers, and raise the first error. All writers disconnect before the first
+        of them connects. A writer that stayed connected could still write to the former server,
+        because no check would notice it."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:

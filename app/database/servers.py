@@ -86,8 +86,8 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return the number of connected standbys for which commits wait, or would wait if another
-        standby disconnected."""
+        """Return the number of connected standbys that are synchronous. Each commit waits for such
+        a standby, or would wait for it if another standby disconnected."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)

@@ -218,7 +218,8 @@ class _Calling:
 
 class CallingConnection(sqlite3.Connection):
     """SQLite connection that switches to the driver's thread once for a whole statement or
-    function. The `Whole` or `_Calling` is passed in place of the parameters."""
+    function. Callers pass an object of the type `Whole` or `_Calling` in place of the parameters.
+    """
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement, or the function that `run` passed as the parameters."""

@@ -67,7 +67,8 @@ class Space:
         """Raise StoreUnavailable if the free space is less than the low-water mark plus the
         reserved bytes and `log_bytes`.
 
-        log_bytes  excess length of the write-ahead log, by which the file will grow
+        log_bytes  excess length of the write-ahead log; the database file will grow by so many
+                   bytes
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -514,8 +515,8 @@ class Writer:
 
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
-        emptied, which a snapshot of another process can prevent. Raises the errors of
-        `transaction`."""
+        emptied. A snapshot of another process can prevent that. Raises the errors of `transaction`.
+        """
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
                 folded = await self._fold(connection, mode, wait_ms=BUSY_TIMEOUT_MS)

@@ -251,9 +251,9 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return the state of a dispute and the lost amount, as the ledger determines them. The dispute
-    is the one that these messages are about. Messages are matched by event key, because two sources
-    may use equal ids."""
+    """Return the state and the lost amount of the dispute to which these messages belong. The
+    ledger determines both. Messages are compared by event key, because two sources may use equal
+    ids."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:

@@ -213,8 +213,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. A row with a new reading of a delivery needs none if the
-    delivery's leaves already state the same."""
+    """Yield the rows that need a leaf. A row with a new reading of a delivery needs no leaf if the
+    delivery's leaves already state this reading."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None

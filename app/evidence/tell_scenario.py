@@ -97,8 +97,9 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path. Leave the value unchanged if the changed document would
-        be read as another event. Raise UsageError if the unchanged value may be personal."""
+        """Replace the value at this path. Leave the value unchanged if the profile would read
+        another event from the changed document. Raise UsageError if the unchanged value may be
+        personal."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
