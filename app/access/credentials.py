@@ -73,7 +73,8 @@ def _letters(text: str) -> str:
 
 
 async def password_text(password: str) -> str:
-    """Return the stored form of a password, which contains its salt and cost."""
+    """Return the stored form of a password. The stored form also contains a salt and the cost of
+    the hash."""
     salt = new_salts(1)[0]
     async with _AT_ONCE:
         return await asyncio.to_thread(_derive, password, salt)

@@ -270,7 +270,10 @@ async def add_session(
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
     """Return query parameters for active sessions: the present time, and bounds of their last use.
-    The upper bound excludes sessions dated by a fast clock, which would last too long."""
+
+    A session with a later last use than the upper bound was dated by a fast clock. It is excluded
+    because it would last too long.
+    """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 

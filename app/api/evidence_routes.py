@@ -90,7 +90,8 @@ async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the bytes of an unlinked file, then close the file, which frees its space."""
+    """Yield the bytes of a file that has no name in its folder any more. Then close the file, so
+    that its disk space is freed."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part

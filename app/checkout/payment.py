@@ -156,7 +156,7 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
     """Return a sentence that says that the order is paid, and which event proves the payment.
     Return None if the order is not paid, or if nobody knows yet whether it is paid.
 
-    opened  a session that was opened meanwhile
+    opened  id of the session that this call has opened; None if this call opened no session
     """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
@@ -171,7 +171,7 @@ def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | No
     """Return a sentence that says that the amount paid for the order is in doubt. Return None if
     the amount is certain. A payment that is plainly too small (`amount_differs`) counts as certain.
 
-    opened  a session that was opened meanwhile
+    opened  id of the session that this call has opened; None if this call opened no session
     """
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
@@ -187,10 +187,10 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError if the shop has canceled the order. A payment would have to be
-    returned.
+    """Raise OrderCanceledError if the shop has canceled the order, because money for the order
+    would have to be returned.
 
-    opened  a session that was opened meanwhile
+    opened  id of the session that this call has opened; None if this call opened no session
     """
     did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled

@@ -116,7 +116,7 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
 
 def without_query(url: str) -> str:
-    """Return the URL without its query and fragment, which may identify a customer."""
+    """Return the URL without its query and its fragment, because these may identify a customer."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
@@ -309,7 +309,7 @@ class ServiceReply:
     problem      `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
                  answer
     retry_after  the Retry-After header, unparsed
-    date         the Date header, to which a dated Retry-After is relative
+    date         the Date header. If Retry-After is a date, the pause lasts from Date to Retry-After
     """
 
     status: int | None = None

@@ -163,8 +163,11 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """Return the given source name, or else the name of the only source in the file with this
-    profile, or else the profile's name."""
+    """Return the name of the source to write.
+
+    This is the given name, if there is one. Otherwise, if exactly one source in the file has this
+    profile, it is the name of that source. In all other cases it is the profile's name.
+    """
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name must have 1 to 40 characters of a-z, 0-9, _ and -")

@@ -95,7 +95,8 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the chosen number of processes, or else one for each core, up to `most`."""
+    """Return the number of processes to start. If nobody chose a number, start one process for each
+    core, but not more than `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 

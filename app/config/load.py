@@ -198,8 +198,8 @@ def _bare(secret: str) -> str:
 
 
 def _variable(name: str, reading: SettingsReading) -> str:
-    """Return the variable that states a secret: the variable of the secret itself if it is given,
-    or else the variable of the secret's file."""
+    """Return the variable from which a secret was read. It is the secret's own variable if that is
+    given. Otherwise it is the variable that names the secret's file."""
     return name if name in reading.given else name + "_FILE"
 
 

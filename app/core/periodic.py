@@ -24,11 +24,12 @@ def rest_when_idle(seconds: float) -> Rest:
 
 
 class PeriodicTask:
-    """Task that calls `work` again and again until it is stopped. `work` returns how much it did.
+    """Task that calls `work` again and again until it is stopped. `work` returns how many items it
+    has processed.
 
     component  name of the task in the log
     rest       returns how many seconds to rest, from the result of the last round
-    begin      called before the first round; called again if the database fails
+    begin      function that is called before the first round, and again if the database fails
     alive      whether the task is running
     """
 

@@ -245,9 +245,11 @@ class Database:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def watch_server(self) -> int:
-        """Check the PostgreSQL server, and whether its commits wait for a standby. If another
-        server took over, reconnect, which checks the new server. Return 1 after reconnecting, and 0
-        otherwise. Raises the errors of `Writer.transaction`."""
+        """Check the PostgreSQL server, and whether its commits wait for a standby.
+
+        If another server took over, reconnect; each new connection checks its server. Return 1
+        after reconnecting, and 0 otherwise. Raises the errors of `Writer.transaction`.
+        """
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
         now = monotonic()

@@ -96,8 +96,8 @@ def read_ahead(
 ) -> None:
     """Read the whole file into the page cache if it fits.
 
-    Rows of several tables arrive together, so each table is scattered over the file, and reading a
-    table page by page takes a disk several times as long.
+    Rows of several tables arrive together, so the pages of each table are scattered over the file.
+    A disk needs several times as long to read a table page by page as to read the whole file.
 
     progress  called with the bytes read so far, and the size of the file
 

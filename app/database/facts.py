@@ -22,11 +22,12 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """Return the problems that SQLite's own check finds. Return none on PostgreSQL, which has tools
-    such as `amcheck` for this.
+    """Return the problems that SQLite's own check finds. On PostgreSQL the list is always empty;
+    PostgreSQL has tools such as `amcheck` for this check.
 
-    thorough  whether to compare every index with its table, which takes several times as long
-    until     event that ends the check early; no problem is then returned
+    thorough  whether to compare every index with its table. The check then takes several times as
+              long
+    until     event that ends the check early. The list is then empty
     """
     if connection.dialect.name != "sqlite":
         return []

@@ -117,7 +117,8 @@ FRAME_HEAD: Final = 24
 
 
 class LogLength:
-    """The length of the write-ahead log, from its index, which all connections share."""
+    """Reader of the write-ahead log's length. The length is stored in the log's index, which all
+    connections share."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
         """Prepare to read the log's index of a database. `fold_pages` replaces FOLD_PAGES."""

@@ -206,7 +206,8 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute, or else its newest dispute, or None if there is none.
+    """Return the order's newest open dispute. If no dispute is open, return the newest dispute.
+    Return None if the order has no dispute.
 
     respond_by  deadline for the shop's answer, by event key, for events whose body states a
                 deadline

@@ -49,14 +49,15 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """Those facts about a delivery's signature that can be verified again.
+    """The facts about a delivery's signature that can be verified again.
 
     scheme       the profile's word for the scheme, such as `hmac-sha256`
     signed       the profile's template of the signed content; None if code builds the content
     where        place of the signature in the request
-    key          fingerprint of the key that verifies the signature; None if no current key does
-    public       that key in PEM, if it is a public key
-    content      the signed bytes, if they contain no secret
+    key          fingerprint of the key that verifies the signature; None if no current key verifies
+                 it
+    public       the key with this fingerprint, in PEM; None if the key is not a public key
+    content      the signed bytes; None if they contain a secret
     signed_at    time of signing that the request states
     sentence     all these facts in a sentence for people
     """

@@ -35,9 +35,10 @@ class LetterLimits:
     size        total bytes of all files
     each        bytes of one file
     formats     accepted file endings; () if no page states them
-    name_chars  characters of a file's name; if set, the name may have only letters and digits
+    name_chars  characters of a file's name. If there is such a limit, the name may have only
+                letters and digits
     who         name of the channel and network in sentences
-    sources     pages that state the limits, with the date of the page or of reading it
+    sources     pages that state the limits. Each has its own date, or the date on which we read it
     """
 
     files: int | None = None

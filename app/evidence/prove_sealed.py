@@ -396,9 +396,9 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to the first checkpoint that covers everything sealed about the order and that a
-    quorum of witnesses has cosigned. If there is none, they lead to the first that covers
-    everything.
+    The proofs lead to a checkpoint that covers everything sealed about the order. Of these
+    checkpoints, use the first that a quorum of witnesses has cosigned. If a quorum has cosigned
+    none of them, use the first of them.
     """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
