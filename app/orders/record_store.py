@@ -153,7 +153,7 @@ def hold_record(
     reason: HoldReason,
     author: str = BY_SERVICE,
 ) -> Record:
-    """Return a record that holds or releases an order."""
+    """Return a record that begins or ends a hold of an order."""
     return Record(
         record_id=record_id,
         recorded_at=at,

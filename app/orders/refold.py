@@ -58,8 +58,8 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set a batch of the orders that an accepted gap may hold due. Return whether more orders
-        are left."""
+        """Make a batch of orders due, because an accepted gap may hold them. Return whether more
+        orders are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -132,7 +132,7 @@ class TakingUp:
 
 
 def warn_of_several() -> None:
-    """Log a warning that another process folds by a different policy."""
+    """Log a warning that another process folds orders with other settings."""
     log.warning(
         "another process folds with other settings; give all processes the same settings and "
         "restart them: every order is then folded again"
@@ -245,7 +245,7 @@ def _publish_standing(
 
     Returns the publications, and whether other processes fold by another policy.
 
-    later  the instants at which orders that cannot be published yet come due, by order
+    later  when each order that cannot be published yet comes due again, by order
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
@@ -324,7 +324,8 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders to fold. Claim the orders first if other processes fold, too."""
+    """Return due orders, which the caller must fold. If other processes fold, too, the orders are
+    claimed first."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:
@@ -334,7 +335,8 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
     """Return the order's ledger. If it cannot be folded, log an error and return None.
 
-    A failed fold is our own fault. The order is put aside, so that it does not block others.
+    A failed fold is a mistake of this program. The caller sets the order aside, so that the order
+    does not block others.
     """
     try:
         return fold(history, policy=policy, as_of=as_of)
@@ -344,7 +346,8 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Convert a ledger into a publication, with the revision since position `before`.
+    """Convert a ledger into a publication. The publication has a revision if the order's position
+    is not `before` any more.
 
     rules  the rules by which the ledger was folded
     """
@@ -379,9 +382,12 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold each order that is fulfillable only because the rules changed, and replace its
-    publication. The hold is recorded in this transaction, so the shop is never notified that the
-    order may be fulfilled."""
+    """Hold each order that is fulfillable only because the rules changed. Return the publications;
+    those of held orders are replaced.
+
+    The hold is recorded in this transaction, so the shop is never notified that the order may be
+    fulfilled.
+    """
     turning: dict[str, tuple[Publication, Position]] = {}
     for each in publications:
         before = None if each.revision is None else each.revision.before
@@ -400,7 +406,7 @@ def with_holds(
 async def refold_until_quiet(
     context: AppContext, *, limit: int, progress: Callable[[int], None]
 ) -> int:
-    """Fold due orders until none is due. Returns how many folds that took."""
+    """Fold due orders until none is due. Returns the number of folds."""
     total = 0
     while folded := await refold_due(context, limit=limit):
         total += folded

@@ -60,8 +60,9 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return which of these deliveries were read and belong to no order. Their event is ignored and
-    names no order, payment or session, for example a customer's new address."""
+    """Return those of these deliveries that were read and belong to no order. The event of such a
+    delivery is of an ignored kind, and names no order, payment or session. An example is a
+    customer's new address."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "

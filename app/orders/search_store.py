@@ -138,8 +138,9 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return (order, `event` or `delivery`) for the id of an event or a delivery. The order is None
-    if the event belongs to none."""
+    """Return orders by the id of an event or of a delivery. Each item is the order, and the word
+    `event` or `delivery`, which says what has the id. The order is None if the event belongs to no
+    order."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -188,8 +189,8 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events that state one of these amounts and are dated from `day` to before `end`. They
-    come in order of arrival, which may be any time after the provider's date."""
+    """Yield events that state one of these amounts and have a provider's date from `day` to before
+    `end`. The events are sorted by arrival. An event may arrive long after its provider's date."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -209,8 +210,8 @@ async def records_of_amount(
 ) -> list[tuple[str, Money]]:
     """Return the order and the amount of each record that states one of these amounts.
 
-    during  the first instant and the end of a period, in which the order was placed or the record
-            was made; None for any time
+    during  first instant and end of a period; only records are returned that were made, or whose
+            order was placed, in this period. None for any time
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
     if during is not None:
@@ -304,8 +305,8 @@ _UNPLACED: Final = statement(
 async def unplaced_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return the events without an order that have this id or that the delivery with this id
-    brought."""
+    """Return the events without an order for this id. The id is the event's own id, or the id of
+    the delivery that brought the event."""
     rows = await connection.execute(text(_UNPLACED), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -338,8 +339,8 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events that name this order but do not belong to it. Either the event only suggests
-    the order, or it is about another shop's payment."""
+    """Return events that name this order but do not belong to it. Such an event only suggests the
+    order, or is about a payment of another shop."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)

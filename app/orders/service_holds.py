@@ -72,8 +72,9 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return pairs of a reference and a source: the references of the order and of its payments.
-    The source is None if the reference counts in messages of every source."""
+    """Return pairs of a reference and a source. The references are those of the order and of its
+    payments. A message names the order if it has the reference and is from this source. If the
+    source is None, messages of every source are searched."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -91,7 +92,7 @@ def _names_of(history: History) -> set[tuple[str, str | None]]:
 
 
 def judged_at(history: History) -> Instant:
-    """Return when a person last released the order's hold for unreadable messages."""
+    """Return when a person last released the order from a hold because of unreadable messages."""
     return max(
         (
             record.recorded_at
@@ -107,7 +108,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return the holds for unreadable messages that must be added or removed, by order."""
+    """Return the holds because of unreadable messages that must begin or end, by order."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
@@ -171,8 +172,8 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether the order may have been paid before `until`. That is so if the order has an
-    event dated up to `until`.
+    """Return whether the order may have been paid before `until`. The order may have been paid if
+    it has an event dated up to `until`.
 
     Return False if the shop stated that the order was fulfilled and never took this statement back.
     """
@@ -275,7 +276,8 @@ def _changes(
 def with_supposed(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, History]:
-    """Return histories with the holds and releases that the fold worker would record next."""
+    """Return these histories with holds and releases that are not recorded yet. The fold worker
+    would record them in its next round."""
     found = dict(histories)
     for order, changes in _changes(connection, histories, policy=policy).items():
         for change in changes:
@@ -305,8 +307,7 @@ def record_holds(
 
 
 def _states(context: AppContext, source: str) -> bool:
-    """Return whether the source's provider answers questions with the current position of a
-    payment."""
+    """Return whether the provider of the source can be asked for the present state of a payment."""
     known = context.sources.get(source)
     rule = None if known is None else known.profile.fetch_back
     return rule is not None and rule.states

@@ -95,7 +95,8 @@ _RECORDS: Final = statement(
 async def facts_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, ShopFacts]:
-    """Return the shop's facts, as `shop_facts` does on a plain connection."""
+    """Return what the shop states about each order, as of now. This is the asynchronous form of
+    `shop_facts`."""
     return await run(connection, shop_facts, orders)
 
 
@@ -121,7 +122,8 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders whose events and placings are all later than the loss."""
+    """Return the orders that began after the loss. All events of such an order are dated, and are
+    later than the loss. The order was also placed after the loss, if the shop states when."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}

@@ -112,7 +112,8 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Possible meanings of a text. A meaning that the text cannot have is empty or None.
+    """Possible meanings of the text of a search. A meaning that the text cannot have is empty or
+    None.
 
     names       references or ids, or the beginning or end of an order's reference
     phones      phone numbers as E.164 digits
@@ -123,8 +124,8 @@ class Sought:
     zone        the time zone of the days
     national    whether the text may be a phone number that lacks a country code, while no source's
                 settings state a country
-    message     whether the text is a pasted SMS; its amount is searched for only if its receipt is
-                not found
+    message     whether the text is a pasted SMS. The amount in an SMS is searched for only if the
+                receipt in the SMS is not found
     """
 
     names: tuple[str, ...] = ()
@@ -141,7 +142,8 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Return the kind of personal identifier in the search, for the trail; empty if none."""
+        """Return the kind of personal identifier that is searched for; empty if there is none. The
+        trail records this kind."""
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -174,7 +176,8 @@ class Sought:
 
 
 def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
-    """Return the possible meanings of a text. Raises UsageError where it has none.
+    """Return the possible meanings of a text. Raises UsageError if the text has no possible
+    meaning.
 
     countries  calling codes of the sources' customers, for numbers written in the national way
     zone       time zone of the days
@@ -245,8 +248,8 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield each amount with a currency in a text, as `_amount` returns it. The first amount is the
-    payment's; balances and fees follow."""
+    """Yield each amount with a currency in a text, as `_amount` returns it. The first amount in a
+    message is the payment's amount. Later amounts are balances and fees."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])

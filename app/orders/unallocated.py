@@ -156,10 +156,10 @@ READ_FOR_PHONE: Final = 3
 class Unallocated:
     """A payment that belongs to no order, or that a person assigned or dismissed.
 
-    id           `source:reference`; it never changes
+    id           `source:reference`; the id never changes
     reference    reference of the payment; if unknown, of its session; else the id of its event
     payment, session
-                 the references that its events name
+                 the references that the payment's events name
     outcome      outcome of the customer's attempt
     captured, refunded, held
                  in the currency of the first movement; held is the amount that is left. None where
@@ -167,23 +167,24 @@ class Unallocated:
     amount_unclear
                  whether events disagree on an amount, or state none
     disputed     whether a dispute is open
-    standalone   whether it is only a refund without a payment
-    went_back    whether some of its money went back, or a dispute is open
+    standalone   whether there is only a refund, whose payment is unknown
+    went_back    whether some of the payment's money went back, or a dispute is open
     entries      each movement of known amount, by date
     occurred_at  the first date that the provider gives
     received_at  the first arrival
     changed_at   the last arrival, or the last decision of a person
     standing     `signed`, `fetched` or `answered`
-    why          why it belongs to no order
-    dismissed    the record by which it was dismissed, while that is valid
-    assigned_to  the order that a person assigned it to
-    suggested    the orders that its events name but may not link it to
-    named        the orders that its events name, or the shop named it for; empty for an unallocated
-                 payment
-    aside        whether it belongs to another shop, or its shop is not known; None where it is ours
-    last_act     id of the last record by which a person placed it
-    deliveries   ids of the deliveries that brought it, in order of arrival
-    events       ids of its events
+    why          why the payment belongs to no order
+    dismissed    the record by which a person dismissed the payment, while that record is valid
+    assigned_to  the order that a person assigned the payment to
+    suggested    the orders that the payment's events name but may not link it to
+    named        the orders that the payment's events name, or that the shop named for the payment;
+                 empty for an unallocated payment
+    aside        whether the payment belongs to another shop, or its shop is not known; None if the
+                 payment is ours
+    last_act     id of the last record by which a person assigned or dismissed the payment
+    deliveries   ids of the deliveries that brought the payment's events, in order of arrival
+    events       ids of the payment's events
     """
 
     id: str
@@ -391,8 +392,8 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return the payment. If the payment renews an agreement, its events only suggest an order and
-    no longer name one."""
+    """Return the payment without a link to an order if it renews an agreement. The orders that its
+    events name then become suggestions. Return any other payment unchanged."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -415,7 +416,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
     """Return the dismissal if it is still valid, else None. A dismissal is valid until money of the
-    payment goes back. The refund that the dismissal announced does not end it."""
+    payment goes back. If the payment was dismissed in order to refund it, this refund leaves the
+    dismissal valid."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -640,7 +642,7 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments in batches, each with its position in the list.
+    """Yield all unallocated payments in batches. Each payment comes with its position in the list.
 
     Ask `unplaced_keys` for many keys at once, because each call reads all events without an order.
     """
@@ -688,7 +690,8 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment still belongs to an order after a person's assignment has ended."""
+    """Return whether a payment belongs to an order although no person's assignment is valid any
+    more. Events or the shop then link the payment to the order."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})

@@ -23,8 +23,8 @@ from reconcile.ledger.records import PLACINGS, Record
 class PaymentKey(NamedTuple):
     """Key of a payment, and of an attempt in a fold: a source and a reference.
 
-    The reference is the payment's. If unknown, it is the session's, else the id of the event or
-    record.
+    The reference is the reference of the payment. If the payment has none, the key has the
+    reference of the session. If the session has none, the key has the id of the event or record.
     """
 
     source: str
@@ -311,7 +311,8 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery. If it is a refund without a payment, its order becomes a suggestion."""
+    """Return the delivery. If its event is a refund without a payment, the event no longer names
+    its order, but only suggests it."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -352,7 +353,8 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the payment and the session that an event names; its id if it names neither."""
+    """Return the keys of the payment and the session that an event names. If the event names
+    neither, return a key with the event's id."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 
@@ -402,8 +404,9 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return those of the orders for which the shop named the payment or its session, or opened the
-    session. Orders that share evidence with these orders are searched, too."""
+    """Return the orders, among these, that the shop linked to the payment. The shop named the
+    payment or its session for the order, or opened the session. Orders that share evidence with the
+    given orders are searched, too."""
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

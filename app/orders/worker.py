@@ -42,8 +42,8 @@ class FoldWorker:
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """Set up the worker.
 
-        beside  whether another process reads the inbox, which has a backlog; the worker then pauses
-                longer
+        beside  whether another process reads the inbox and has a backlog; if so, this worker pauses
+                longer between rounds
         """
         self._context = context
         self._beside = beside
@@ -117,5 +117,8 @@ async def _within(seconds: float, signal: asyncio.Event) -> None:
 
 
 def backlog_pause_s(behind: Duration) -> float:
-    """Return the pause in seconds between two rounds, by the age of the oldest unread delivery."""
+    """Return the pause in seconds between two rounds.
+
+    behind  age of the oldest unread delivery
+    """
     return min(max(behind / SECOND / 4, BACKLOG_S), LONG_BACKLOG_S)

@@ -65,7 +65,8 @@ _OURS: Final = (
 
 
 async def rewrite(context: AppContext) -> None:
-    """Rewrite an SQLite database without deleted content. Raises UsageError for PostgreSQL."""
+    """Rewrite an SQLite database, so that its file has no remains of deleted rows. Raises
+    UsageError for PostgreSQL."""
     if context.database.shared:
         raise UsageError("PostgreSQL does this itself: VACUUM (FULL), which locks the tables")
     await context.database.writer.rewrite()
@@ -98,8 +99,11 @@ async def back_up(
 
 
 def file_of(url: str, *, instead: str) -> Path:
-    """Return the database's file. For PostgreSQL, raise UsageError with the text `instead`, which
-    says what to use."""
+    """Return the path of the database's file. For PostgreSQL, which has no such file, raise
+    UsageError.
+
+    instead  the error's message, which says what a person should use instead
+    """
     if not is_sqlite(url):
         raise UsageError(instead)
     return sqlite_path(url)
@@ -198,8 +202,8 @@ class Followed:
 
     head   the number of the last revision in the backup
     first  the number of the next revision
-    may    the operators and tokens that may sign in. If the replaced database could be read, the
-           operators and tokens that could already sign in to it are left out
+    may    the operators and tokens that may sign in only because of the restore. If the replaced
+           database could not be read, all operators and tokens that may sign in
     gone   the operators and tokens that could sign in before the restore and are not in the backup;
            None if the replaced database could not be read
     log    how the log continues
@@ -351,12 +355,14 @@ async def follow_on(
 ) -> Followed:
     """Prepare a restored database for its first start, in one transaction.
 
-    1 numbers    revisions continue beyond every number ever published; the shop's statements
-                 since the backup are recorded as lost
+    1 numbers    revisions continue beyond every number ever published; the shop's statements since
+                 the backup are recorded as lost
     2 sessions   every session and invitation ends; people sign in again
-    3 people     operators and tokens that may sign in are compared with those before
+    3 people     operators and tokens that may sign in are compared with those in the replaced
+                 database
     4 log        the log gets a new origin if it lacks the last leaf of the replaced log
-    5 server     the server and its timeline are recorded, so that `doctor` does not ask for this
+    5 server     the server and its timeline are recorded, so that `doctor` reports no
+                 unacknowledged restore
     6 audit      an entry in the trail says what was done, and by whom
 
     files  the names for the trail: the backup (`file`), and the former database if it was kept
@@ -458,8 +464,8 @@ async def adopt_inbox(
 def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
-    """Return the tokens and operators that only the restored database has, and those that only the
-    replaced database has."""
+    """Compare the tokens and operators of the restored and the replaced database. Return the people
+    that only the restored database has, then the people that only the replaced database has."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

@@ -145,7 +145,8 @@ def put_in_place(part: Path, target: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in the path's folder durable."""
+    """Sync the path's folder to disk, so that new and changed file names in the folder survive a
+    crash."""
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -360,9 +361,9 @@ async def alone(database: Path) -> AsyncIterator[None]:
 def laid_beside(
     backup: Path, database: Path, *, environment: str | None, progress: Progress
 ) -> Iterator[tuple[Path, Contents]]:
-    """Copy the backup into the database's folder, and yield the copy and its contents. When the
-    block ends, the copy is deleted unless the block called `in_place`. Blocks for as long as the
-    copy takes.
+    """Copy the backup into the database's folder, and yield the copy and its contents. At the end
+    of the `with` block, the copy is deleted unless the block called `in_place`. This function works
+    synchronously, and copying may take long.
 
     environment  the stamp that the backup must have; None accepts any
 

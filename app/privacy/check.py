@@ -79,9 +79,9 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the instant after which a mark's due time cannot be a claim. A worker that claims a
-    due order moves the order's mark to the end of the claim. A claim never lasts longer than this
-    instant."""
+    """Return the latest instant at which a claim can end. A worker that claims a due order moves
+    the order's due time to the end of the claim. If an order's due time is later than the returned
+    instant, the order is not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -114,7 +114,8 @@ class OrderComparison:
             self.problems.append(f"orders are not compared, because a row cannot be read: {error}")
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Compare orders that are not due. The ledger of a due order is known to be outdated."""
+        """Compare orders that are not due. Due orders are skipped, because their cached ledgers are
+        known to be outdated."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -168,8 +169,8 @@ class OrderComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Functions that read deliveries and fold orders again. They work while the worker processes
-    run."""
+    """Functions that the worker processes run: `read` reads deliveries again, and `fold` folds
+    orders again."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -216,8 +217,8 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile the sources on first use, so that mistakes in their settings become errors of the
-    call."""
+    """Compile the sources on first use. A mistake in their settings then raises an error in the
+    call that uses them."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
@@ -273,8 +274,8 @@ contains such a row with a probability of 95 %."""
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """Result of a check: how much was checked, how many problems were `found`, and the first of
-    them.
+    """Result of a check: how much was checked, the number of problems in `found`, and the first
+    problems.
 
     deep     whether bodies were read and orders folded again
     seed     number that chose the sample of deliveries; None if all deliveries were read again
@@ -521,8 +522,8 @@ class _Check:
 
 
 def _has_lost_event(reread: index_store.Reread) -> bool:
-    """Return whether an event was once read from a body that was pruned, and is not stored any
-    more."""
+    """Return whether an event is lost: it was once read from a body that is now pruned, and the
+    event is no longer stored."""
     was = reread.delivery
     pruned = was.pruned_at is not None and was.body is None
     return pruned and reread.event is None and was.verdict in _READ

@@ -36,13 +36,13 @@ AT_ONCE: Final = 1_000
 
 
 class Derived(NamedTuple):
-    """Rows that follow from other rows.
+    """Rows that are computed from other rows.
 
     name     the text that names a row in sentences, with placeholders for the row's columns
     columns  the names of the columns
     key      the columns that identify a row
-    basis    the data from which the rows follow
-    mend     how to correct the rows
+    basis    the data from which the rows are computed
+    mend     what a person can do to correct wrong rows
     """
 
     name: str
@@ -76,7 +76,10 @@ class Derived(NamedTuple):
 
 
 class IndexTable(NamedTuple):
-    """A table of the index, with the position of the column by which its rows are found."""
+    """A table of the index.
+
+    place  position of the column by which the table's rows are found
+    """
 
     table: str
     place: int
@@ -88,7 +91,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return the rows of this database whose keys are among the keys of `rows`."""
+        """Return the rows of this database that have the same keys as the given rows."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -191,8 +194,9 @@ async def differences(
     """Yield sentences on differences between the stored and the rebuilt index.
 
     progress  called with the number of stored rows that were compared since the last call
-    digests   the digests of the events in a sample; None if all events were read again. Stored
-              links are not compared for a sample, because other events may have made them
+    digests   the digests of the events in a sample; None if all events were read again. For a
+              sample, stored links are not compared, because events outside the sample may have made
+              them
     """
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
@@ -243,8 +247,9 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) of notes on phone numbers. A delivery is replaced by its order, if it
-    has one, and an order by the first order of its contest."""
+    """Return (digest, order) of notes on phone numbers. For a note on a delivery, the order is the
+    delivery's order. If the delivery has no order, its id is returned instead. For an order in a
+    contest, the first order of the contest is returned."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -341,6 +346,6 @@ async def cached_rows(
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> list[str]:
-    """Return orders that have a cached ledger but no evidence now, because the evidence was read
-    differently before."""
+    """Return orders that have a cached ledger but no evidence now. Such an order had evidence when
+    its deliveries were read differently."""
     return list(await connection.scalars(text(WITHOUT_HISTORY)))

@@ -31,8 +31,8 @@ see deploy/compose/compose.yaml."""
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Record the time of a complete backup, in the database and in the trail. An erasure lists each
-    recorded backup that it does not reach."""
+    """Record the time of a complete backup, in the database and in the trail. A later erasure lists
+    the backup as a copy that still has the erased data."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -118,7 +118,8 @@ async def earlier_copies(
 
     subjects  orders and deliveries of the erasure
     person    person whose data are erased; None for an erasure by order
-    since     when the first of the erased data arrived: earlier backups do not hold them
+    since     when the first of the erased data arrived; backups from before this instant cannot
+              hold the data
     """
     found = await _backups(context, connection, since=since)
     found += lost_inboxes(context, since=since)

@@ -75,13 +75,13 @@ async def erase(
 ) -> Erasure:
     """Erase the subject's data, or with `dry_run` only report what would be deleted.
 
-    agree  a function that stores the approval of an approved proposal, in the transaction that
-           notes who erased the data
+    agree  function that stores the approval of an approved proposal; it runs in the transaction
+           that records who erased the data
 
     Raise ConfigurationError if the journal of erasures cannot be used. Raise UsageError for
     unsuitable arguments, and for a person who may not erase. Raise UsageError if files of other
-    orders would be deleted without the option for them. Raise NotFoundError if nothing personal is
-    stored about the subject.
+    orders would be deleted and the request does not allow this. Raise NotFoundError if nothing
+    personal is stored about the subject.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")

@@ -40,7 +40,7 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that may be deleted, and of deliveries that stay.
+    """Ids of deliveries that may be deleted, and of deliveries that must be kept.
 
     kind    the kind of things that are judged, such as `delivery` or `whole`
     latest  when the newest of the deletable deliveries arrived
@@ -142,8 +142,8 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Change the plan for orders that got new evidence: these orders stay. Return the orders
-        with their deliveries."""
+        """Take orders out of the plan, because they got new evidence and must be kept for now.
+        Return these orders with their deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -194,7 +194,8 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the erased attachments of other orders. They name the customer's number."""
+        """Return the erased attachments that belong to other orders. These attachments name the
+        customer's number."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
@@ -310,8 +311,8 @@ class ErasureFinder:
     ) -> Erasure:
         """Find the remaining data of one restriction, and judge them as of now.
 
-        beside  an order that the same erasure restricted and that must still stay; None if there is
-                no such order
+        beside  an order that must still be kept, and that was restricted by the erasure which
+                restricted these data; None if there is no such order
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -414,10 +415,13 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return the attachments of erased orders, and other attachments that name the number.
-        Attachments of an order that stays are excluded, because they are still needed, such as for
-        a dispute. Attachments of other orders are excluded if those orders would stay by the same
-        rules."""
+        """Return the attachments to erase. These are the attachments of erased orders, and other
+        attachments that name the number.
+
+        Attachments of an order that is kept are left out, because they are still needed, such as
+        for a dispute. Attachments of other orders are left out if the same rules would keep those
+        orders.
+        """
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         found = [each for each in found if each.order not in staying]
@@ -518,7 +522,7 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Keep unreadable deliveries that are set aside and match the pattern.
+        """Keep unreadable deliveries that are set aside and fit the pattern `named`.
 
         only  id of the only delivery to consider; None considers all
         """
@@ -607,8 +611,8 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return deliveries that must stay because their body also brought an unread event. That
-        event can only be read from the whole body.
+        """Return deliveries that must be kept, because the same body brought an event that is still
+        unread. That event can only be read from the whole body.
 
         brought  orders and stray deliveries, each with the deliveries whose bodies would be deleted
         going    stray deliveries that will be deleted, so that no event in them needs to be read

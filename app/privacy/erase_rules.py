@@ -72,9 +72,9 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Data that stay, the reason, and the end of the period if it is known.
+    """Data that are kept, the reason, and the end of the period if it is known.
 
-    do     what settles the reason, if a person must act
+    do     what a person must do so that the reason no longer applies; empty if nothing
     kind   the kind of thing that is restricted; None if nothing can be restricted
     """
 
@@ -173,7 +173,7 @@ erased, too."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
-    """Return when to judge a restriction again."""
+    """Return the time at which a restriction must be judged again."""
     if why in ("accounts", "in_the_reference"):
         later = Instant(now + LOOK_AT_BOOKS)
         return later if until is None else min(until, later)
@@ -215,7 +215,8 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return the names of the points of an order that a person must settle."""
+    """Return what a person must settle about an order: the codes of its errors, and `unresolved` if
+    the order's outcome is unresolved."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
@@ -281,10 +282,10 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return why a delivery that belongs to no ledger must stay; None if it may be erased.
+    """Return why a delivery that belongs to no ledger must be kept; None if it may be erased.
 
-    beside  an order that stays and to which the delivery may belong; None if there is none. The
-            order is of the same customer, or the delivery names it
+    beside  an order that must be kept and that may concern the delivery, because both are of the
+            same customer, or because the delivery names the order; None if there is no such order
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

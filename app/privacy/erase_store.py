@@ -393,7 +393,7 @@ def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
 
 
 def _whole(content: str | bytes) -> str:
-    """Return a text as it is, followed by the same text with escapes decoded."""
+    """Return the unchanged text, followed by the same text with its escapes decoded."""
     if isinstance(content, str):
         # A long run in a text without escapes is a digest or a signature, not a document.
         return written_out(content) if "%" in content or "\\u" in content else content
@@ -430,8 +430,8 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return, by delivery, the unread deliveries that came in the same stored whole body. Unread
-    deliveries could not be read and still have their bytes."""
+    """Return the unread deliveries that came in the same stored whole body as these deliveries, by
+    delivery. An unread delivery could not be read, and its bytes are still stored."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "

@@ -16,8 +16,8 @@ EMPTIED, AS_IT_IS = "x", "-"
 
 
 class BankText(NamedTuple):
-    """A version of a bank line, its texts, and when it was booked. One of `EMPTIED` and `AS_IT_IS`
-    for each text says whether the text is emptied."""
+    """A version of a bank line, its texts, and when it was booked. `which` has one character for
+    each text: EMPTIED if the text is emptied, or AS_IT_IS if it is not."""
 
     key: bank_store.BankKey
     texts: bank_store.BankTexts

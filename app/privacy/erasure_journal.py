@@ -310,8 +310,8 @@ def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """Return all complete lines, the offset where they end, and whether a line that was cut short
-    follows."""
+    """Return all complete lines, and the offset at which the last complete line ends. Also return
+    whether a line that was cut short follows."""
     lines: list[JournalLine] = []
     whole = 0
     file.seek(0)

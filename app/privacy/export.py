@@ -216,8 +216,8 @@ def export_kind(context: AppContext) -> proposals.ProposalKind:
 def _must_be_of(
     context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError if the approved copy is about somebody else, or excludes attachments that
-    are requested."""
+    """Raise UsageError if the approved copy is not about the requested person or order. Raise
+    UsageError if attachments are requested but the approved copy excludes them."""
     if asked.attachments and "attachments" not in approved.given:
         raise UsageError("the approved copy excludes attached PDFs and pictures")
     known = approved.given.get("pseudonym")
@@ -392,8 +392,11 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row belongs to the person's payment. The row was found by the payment's
-    reference, and another source may use the same reference."""
+    """Return whether a row belongs to one of the person's payments.
+
+    The row was found by a payment's reference. Another source may use the same reference for
+    somebody else's payment.
+    """
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:
@@ -414,8 +417,8 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return a content of the person's own row. For a file, return its path in the copy, or why the
-    file is left out."""
+    """Return one value of the person's own row for the copy. If the value is a file, return the
+    file's path in the copy, or why the file is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

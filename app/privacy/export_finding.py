@@ -36,11 +36,11 @@ class Found:
 
     identifiers      the numbers and addresses of the person
     named_by         the numbers and addresses that were asked for
-    own              the rows of the person, by table
+    own              the rows about the person, by table
     named            other rows that name the person, by `table.column`
     names            the names of the person, as events state them
     names_of_others  the names of other people, as events state them
-    of_others        the deliveries of the person's orders in which somebody else paid
+    of_others        the deliveries of the person's orders in which another person paid
     aside            the accepted deliveries that name the person and could not be read
     """
 
@@ -126,8 +126,8 @@ async def _tell_apart(
     """Collect further identifiers and the names of the person. They come from events that state the
     person's number or address.
 
-    If a delivery states a customer, but no identifier of the person, it counts as another person's
-    delivery.
+    A delivery may state a customer who has none of the person's identifiers. Such a delivery counts
+    as another person's delivery.
     """
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):

@@ -58,7 +58,8 @@ class PersonalCopy:
         identifiers  identifiers of the person, as `written_pattern` takes them
         things       references of the person's orders and payments
         staff        names of operators
-        names        names of the person; `others`: names of other people; both as events state them
+        names        names of the person, as events state them
+        others       names of other people, as events state them
         """
         self._person = [masking.written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
@@ -182,8 +183,9 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a member's text is another person's name. In an object without a number or
-        address, that is any name unlike the person's known names."""
+        """Return whether a member's text is another person's name. If the object states another
+        person, every name counts except the names of the person. Otherwise a name counts if it has
+        no word of the person's known names."""
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)
@@ -194,8 +196,8 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line with masked names; if it is long, only the part around the person's
-        name."""
+        """Return a line with masked names. If the line is long, return only the part around the
+        person's name."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

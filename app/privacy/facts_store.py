@@ -41,8 +41,8 @@ _STEP: Final = "SELECT id FROM deliveries WHERE id > :after ORDER BY id LIMIT 1 
 
 
 class Bodies(NamedTuple):
-    """Counts of stored bodies, and of bodies that are missing although their delivery was the first
-    to bring them."""
+    """Number of stored bodies, and number of missing bodies. A body is not counted as missing if
+    its delivery repeats an earlier delivery."""
 
     kept: int
     pruned: int
@@ -195,7 +195,7 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
     """Return sentences on missing leaves, on leaves without a row, and on rows that neither have a
-    leaf nor wait for one. Return not many more than `limit` sentences.
+    leaf nor wait for one. Return about `limit` sentences at most.
 
     `log verify` checks hashes and signatures.
     """

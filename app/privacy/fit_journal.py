@@ -54,7 +54,7 @@ async def be_with(
 ) -> None:
     """Store the name and the first line of the database's journal.
 
-    instead  whether the journal may replace another journal
+    instead  whether to replace the name of another journal, if one is stored
     """
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)

@@ -35,8 +35,9 @@ async def accept_found(
 ) -> FoundGap:
     """Accept the gap of a database before it is served.
 
-    follow  True on its own; False if the caller itself calls `follow_loss` afterwards. For an
-            SQLite file, `follow_loss` is always called here, in case the caller fails first
+    follow  whether this function itself must do the work of `follow_loss`; False if the caller
+            calls `follow_loss` afterwards. For an SQLite file, `follow_loss` is always called here,
+            in case the caller fails first
 
     Raise UsageError if there is no gap. Raise UsageError for a database server if `follow` is True.
     Raise StoreUnavailable if an SQLite file is damaged.
@@ -64,7 +65,8 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves. The upgrade does not hide a loss of commits."""
+    """Upgrade a database that nobody serves. After the upgrade, a loss of commits can still be
+    found."""
     database = Database(settings)
     try:
         await database.upgrade()

@@ -44,7 +44,8 @@ ENDED: Final = "its restriction has ended, and an earlier erasure asked for this
 
 
 class PendingErasures:
-    """Periodic task that rests until the next restriction ends."""
+    """Periodic task that carries out pending erasures. Between two rounds, it waits until the next
+    restriction ends."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -138,7 +139,8 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction as it continues after a judgement; None if the restriction is over."""
+    """Return the restriction with its new reason and end after a judgement. Return None if nothing
+    is restricted any more."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)
@@ -164,7 +166,7 @@ def _give_to_order(
 def _note(
     connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
 ) -> None:
-    """Store the restriction as it continues, or its end."""
+    """Replace a restriction by its new form `after`. If `after` is None, end the restriction."""
     if after is None:
         restriction_store.end_restriction(connection, before.kind, before.thing)
     else:

@@ -62,8 +62,11 @@ FILES: Final[tuple[Place, ...]] = (
 
 
 class RetainedClass(NamedTuple):
-    """A class of data that an erasure keeps for a time, with the setting for the number of days,
-    and the legal ground."""
+    """A class of data that an erasure keeps for a time.
+
+    setting  the setting that has the number of days
+    ground   the legal ground for keeping the data
+    """
 
     setting: str
     what: str
@@ -157,13 +160,13 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return the result of one erasure by place, in the order of the list. Untouched places are
-    left out.
+    """Return the result of one erasure by place, in the order of the list. Places are left out if
+    the erasure neither erased nor kept a row there.
 
     holding  keys of the rows that hold the number, by place
     going    keys of the rows that are erased, by table
     waiting  keys of rows of orders that are kept for now, by table
-    beside   number of further rows that stay, by place
+    beside   number of further rows that are kept, by place
     """
     rows = []
     for where, mark in columns():

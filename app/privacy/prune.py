@@ -61,7 +61,7 @@ class Retention:
                  If they have no order, the period is counted from their arrival. Bodies and headers
                  share a period, because neither is evidence or readable without the other. The
                  period is at least the longest time within which a source may redeliver
-    phones       the period for digests of phone numbers, counted like `quiet`
+    phones       the period for digests of phone numbers, counted from the same instant as `quiet`
     rejections   the period for refused deliveries, counted from their arrival
     book_phones  the period for phone numbers in order books, counted from their import
     disputes     the minimum period for bodies and headers, counted from the last capture of their
@@ -218,8 +218,8 @@ async def _older(
 async def _old_notes(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[phone_store.PhoneNote]]:
-    """Yield phone digests that have exceeded their retention period since their order was
-    settled."""
+    """Yield phone digests that are older than their retention period. The period begins when the
+    digest's order was settled."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
@@ -298,8 +298,8 @@ class PrunablePage:
 class Pruning:
     """Result or preview of a pass. `settled` has the first orders; the figures count all orders.
 
-    before      the instant up to which an order's last evidence must have come, so that its bodies
-                may be deleted; None if no bodies may be deleted
+    before      the latest instant that an order's last evidence may have, so that the order's
+                bodies are deleted; None if no bodies may be deleted
     classes     each class of data, and the days for which it is kept
     deliveries  the number of deliveries of settled orders and of deliveries without an order
     size        the bytes of these deliveries
@@ -370,9 +370,9 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make a pass at a person's request, after sealing rows that need it. The deletions are
-    recorded in the trail even if the pass fails. Raise UsageError for a person who may not prune.
-    """
+    """Make a pass at a person's request. Rows without a leaf in the log are sealed first. The
+    deletions are recorded in the trail even if the pass fails. Raise UsageError for a person who
+    may not prune."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -567,7 +567,8 @@ class Pruner(PeriodicTask):
             began = perf_counter()
 
     async def _stops_within(self, seconds: float) -> bool:
-        """Rest, and return whether the task was stopped meanwhile."""
+        """Wait for this many seconds, or until the task is stopped. Return whether the task was
+        stopped."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

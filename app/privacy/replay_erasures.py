@@ -98,7 +98,7 @@ def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
     """Return the ids that the journal records for an erasure, by kind, in the order of erasing.
-    Some ids are digests: also return the rows that these digests identify."""
+    Some of these ids are digests. Also return the rows and orders that the digests identify."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -145,8 +145,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal records for the data that an erasure restricts. Some ids are
-    digests: also return the rows that these digests identify."""
+    """Return the ids that the journal records for the data that an erasure restricts. Some of these
+    ids are digests. Also return the rows and orders that the digests identify."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -271,7 +271,8 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Replay of journal lines in a database that was restored or is served."""
+    """Replay of journal lines in a database. The database was restored and nobody serves it, or it
+    is served normally."""
 
     def __init__(
         self,
@@ -358,7 +359,8 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of one line. Return the code of the reason to wait; None if it is done."""
+        """Empty the rows of one line. If the line must wait, return the code of the reason;
+        otherwise return None."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -524,7 +526,8 @@ class ErasureReplay:
         self._counts["bank_lines"] += len(rewritten)
 
     async def tidy(self) -> bool:
-        """Empty the logs of the database and the inbox. Return False if a reader holds one."""
+        """Empty the logs of the database and the inbox. Return False if a reader still uses one of
+        these logs."""
         inbox = await self.context.inbox.tidy()
         for _ in range(TRIES):
             if await self.context.database.writer.tidy(erase_store.TABLES):

@@ -53,9 +53,10 @@ class TrailEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """One kind of act. A table stores each act, and the trail records the same act.
+    """One kind of act that is stored twice. A table stores each act, and an entry in the audit
+    trail records the same act.
 
-    rows     the statement that reads the table, sorted
+    rows     the SQL statement that reads the table, sorted
     of_row   a function that takes a row and returns the act's name and facts
     actions  the actions of the trail entries that record such acts
     entries  a function that takes all these trail entries, sorted, and returns each act's name and
@@ -329,8 +330,9 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence on each act that the trail states differently or lacks. `progress` is
-    called with the number of imported lines that were checked since the last call."""
+    """Return a sentence on each act that the trail lacks, or whose facts in the trail differ from
+    the table. `progress` is called with the number of imported lines that were checked since the
+    last call."""
     found: list[str] = []
     for acts in _ALL:
         rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]

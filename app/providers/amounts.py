@@ -72,8 +72,11 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`. Raise
-    UnclearAmount if the value is a number but not an exact amount of the currency."""
+    """Return exact money of zero or more. Raise Unreadable if the value cannot be read. Raise
+    UnclearAmount if the value is a number but not an exact amount of the currency.
+
+    name  what the error's sentence calls the value
+    """
     if currency is None:
         raise Unreadable(f"{name} has no currency")
     if type(currency) is not str:

@@ -26,8 +26,8 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """Error for a line that cannot be checked. The message is a sentence, and `name` the line's
-    name."""
+    """Error for a line that cannot be checked. The message is a sentence. `name` is the name that
+    the line states; None if it states none."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -40,8 +40,8 @@ class RequestLine:
 
     secrets    alternative secrets; None if the line has no secret
     named      keys by id, or the named parts of a key
-    tolerance  tolerance of the timestamp; None for the profile's own
-    ageless    whether the request's age is left unchecked
+    tolerance  tolerance of the timestamp; None for the tolerance of the profile
+    ageless    whether a request of any age is accepted
     """
 
     name: str | None

@@ -61,8 +61,8 @@ def profile_of(settings: Settings, source: str) -> Profile:
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets: a mapping by key id if they are configured with ids, else a
-    list."""
+    """Return a source's secrets. If they are configured with key ids, return a mapping from id to
+    key; otherwise return a list."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
@@ -282,8 +282,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """The keys in one setting. `accounts` are the source's accounts if the provider's key is
-    shared."""
+    """The keys in one setting. If all accounts of the provider share one key, `accounts` has the
+    accounts of the source; otherwise it is empty."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)

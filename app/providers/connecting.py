@@ -41,7 +41,8 @@ APART: Final = ("several shops", "several sellers")
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return how to separate several shops on one account, unless a trap already explains it."""
+    """Return sentences on how to distinguish several shops on one account. Return nothing if a trap
+    of the profile already explains this."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []
@@ -82,5 +83,5 @@ def described_credentials(profile: Profile) -> dict[str, str]:
 
 
 def takes_keys(profile: Profile) -> bool:
-    """Check whether the profile's secrets are public keys of the provider, not shared secrets."""
+    """Return whether the profile's secrets are public keys of the provider, not shared secrets."""
     return keys.takes_keys(profile.signature.mac)

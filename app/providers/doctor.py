@@ -37,7 +37,8 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield other spellings of the body's JSON as (name, bytes), each different from `body`."""
+    """Yield the JSON of the body in other spellings, each as (name, bytes). No spelling has the
+    same bytes as `body`."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
