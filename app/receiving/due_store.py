@@ -195,8 +195,8 @@ Mark = tuple[str, Instant | None, int]
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Store the due time that each mark has for its order. Leave an order unchanged if new evidence
-    about the order arrived after its mark was read."""
+    """Write these due times of orders. Skip an order if new evidence about it arrived after its
+    mark was read."""
     insert_rows(
         connection,
         table="order_due",

@@ -146,8 +146,9 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return the status and code with which to refuse a request whose body has not been read.
-        The status is 429 if the sender's address has used up its allowance."""
+        """Return the status and the code of the answer that refuses a request whose body has not
+        been read. The status is 429 if the sender's address has used up its allowance of
+        rejections."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -196,7 +197,8 @@ def _address(scope: Scope) -> str:
 
 def _url(scope: Scope, source: str) -> str:
     """Return the requested path and query. A secret address is replaced by the source's name.
-    Schemes that sign a URL take the URL from the profile; their sources have no secret address."""
+    Signatures are not affected: a scheme that signs a URL takes the URL from the profile, and its
+    source has no secret address."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:

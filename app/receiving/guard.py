@@ -137,7 +137,8 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """One connection under the limits. `guarded` subclasses it for each server."""
+    """One connection under the limits. The function `guarded` makes a subclass of it for each
+    server."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -224,7 +225,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Mark the running and all waiting requests as requests whose sender has hung up."""
+        """Note in the running request, and in each waiting request, that its sender has hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
@@ -339,8 +340,8 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse a request and accept nothing more. Complete requests before this one get their
-        answers. This request gets at most one answer, and anything after it none."""
+        """Refuse a request, and accept no more bytes. Requests that were complete before this one
+        get their answers. This request gets at most one answer. Later requests get no answer."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -356,9 +357,9 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed; None if it may stay open. The reason is that
-        its sender or its reader is too slow. This method itself closes a connection that was idle
-        too long, and then gives no reason."""
+        """Return why the connection must be closed: its peer sends or reads too slowly. Return None
+        if the connection may stay open. Also return None for a connection that was idle too long,
+        because this method closes such a connection itself."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

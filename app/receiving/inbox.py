@@ -238,8 +238,8 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the gap of commits that the database has lost or that the database server may have
-        lost. Return None if no commit was lost, or if there is no inbox file."""
+        """Return the gap of commits that the database has lost, or that its server may have lost.
+        Return None if no commit was lost, or if there is no inbox file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -328,10 +328,11 @@ class Inbox(inbox_store.InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the loss of the inbox file that a service noted, or else the loss found now. A
-        file is lost if it is missing or damaged, or if it lacks rows that were read from it.
+        """Return the loss of the inbox file that a service noted. If none was noted, return the
+        loss that is found now.
 
-        Return None if the file is not lost. If the file is lost but no delivery is, return a gap
+        A file is lost if it is missing or damaged, or if it lacks rows that were read from it.
+        Return None if the file is not lost. If no delivery was lost with the file, return a gap
         without deliveries. Only the holder of the serving lock may call this method.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
@@ -380,9 +381,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database whether the file was closed properly or lost. If the file is lost,
-        first save the unread rows that can still be read. If the log of the database is lost, note
-        that loss in the file instead."""
+        """Note in the database whether the inbox file was closed properly or lost. If the inbox
+        file is lost, first save the unread rows that can still be read. But if the database has
+        lost its own log, note only that loss, in the inbox file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)

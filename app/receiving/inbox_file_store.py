@@ -126,8 +126,8 @@ class InboxFile:
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
         """Run a plain, read-only function on a snapshot. Raises StoreUnavailable if it cannot run.
-        Raises StorePoisoned if the file was lost meanwhile, because its pages may be read as empty.
-        """
+        Raises StorePoisoned if the file was lost meanwhile, because SQLite may then read its pages
+        as empty."""
         try:
             async with self._reader.connect() as connection:
                 found = await run_snapshot(connection, function, *args, **words)

@@ -119,9 +119,11 @@ class Left(NamedTuple):
     known     id of the file that the database reads; None if it reads none yet
     position  number of the last row that the database has read
     closed    last row number of the file when the file was closed properly; None if it was not
+              closed properly
     lost      loss of the file that a service noted
     since     instant up to which every delivery was read; None if unknown. It is the arrival of the
-              newest read delivery, or the opening of the file if all was read then
+              newest read delivery. If no delivery was unread when the file was opened, it is the
+              time of that opening
     """
 
     known: str | None
@@ -159,14 +161,16 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Note a loss for the next start. Return it, with an end in the future replaced by now."""
+    """Note a loss for the next start. Return the loss as noted, with no part of it in the
+    future."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy rows of the file to the table, and count all rows of the file up to `up_to` as read."""
+    """Copy these rows of the file to the table. Then count every row of the file with a number up
+    to `up_to` as read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -175,7 +179,8 @@ def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int)
 
 
 def go_on_without(connection: PlainConnection) -> None:
-    """Delete the noted loss, so that the next start creates a new file."""
+    """Delete the noted loss, so that the next start creates a new inbox file instead of the lost
+    one."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     inbox_store.adopt(connection, None)
@@ -208,8 +213,8 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows that have these numbers. Each row is a tuple: number, count, arrival,
-    size, records."""
+    """Return the intact rows among the rows with these numbers. Each row is a tuple of number,
+    count, arrival, size and records."""
     found = []
     for number in numbers:
         try:
@@ -281,7 +286,7 @@ def loss_after(
     """Return the loss that a service finds when it starts.
 
     found       numbers of the unread rows that can be read
-    on_its_way  longest time from a delivery's arrival to its storage
+    on_its_way  longest time that a delivery takes from its arrival to its storage
     """
     if state.closed is not None and all(
         number in found for number in range(state.position + 1, state.closed + 1)

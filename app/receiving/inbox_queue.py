@@ -115,7 +115,7 @@ class InboxQueue:
 
     async def _keep_distance(self, began_at: float) -> None:
         """Delay the next commit until SPACING_S after the last commit began. Do not delay a full
-        batch, an empty batch, or the last batches before the end."""
+        batch, an empty batch, or a batch after `close` was called."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)

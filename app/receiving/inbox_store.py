@@ -105,8 +105,9 @@ class Suspect(NamedTuple):
     """One record that is read alone.
 
     tries     number of readings that failed
-    orders    known orders that are held, or would be held, because of this record
-    taken_by  claim under which the record is read"""
+    orders    known orders that the record mentions. They are held while the record is set aside
+    taken_by  claim under which the record is read
+    """
 
     seq: int
     tries: int
@@ -130,7 +131,7 @@ class Progress(NamedTuple):
     """Progress of reading the file, as stored in the database.
 
     position     number of the last row that was read
-    tidy_up_to   number of the last row that an erasure wants deleted
+    tidy_up_to   number of the last row that an erasure needs to be deleted
     covered      number of the last row that may be deleted
     last_commit  value of the counter LAST_COMMIT
     """
@@ -212,18 +213,20 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Note that everything read from the inbox is now in the database file itself, and no longer
-    only in its log."""
+    """Note that the database file itself now contains everything that was read from the inbox.
+    Before, a part of it may have been only in the log of the database."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Take rows out of the inbox whose content is appended in this transaction. Return the rows
-    that were still in the inbox. All rows must have the same claim, or no claim. A row that another
-    reader has claimed meanwhile stays. A reader that wants a row taken out here waits for the
-    commit."""
+    """Delete these rows from the inbox, because their content is appended in this transaction.
+    Return the rows that were still in the inbox.
+
+    All rows must have the same claim, or no claim. A row that another reader has claimed meanwhile
+    is not deleted. Another reader that tries to claim one of these rows waits for the commit.
+    """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
     claim = table[0].taken_by or "" if table else ""
@@ -327,9 +330,9 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file notes commits that the database lacks; None if it notes
-    none. If the database has no id of a file, the commit that stored the id may be lost, so the
-    file is compared anyway."""
+    """Return the gap if the inbox file notes commits that the database lacks. Return None if no
+    commits are missing. The file is compared even if the database has no id of a file, because the
+    commit that stored the id may be lost."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -355,8 +358,8 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with an end no later than now. If a fast clock dated even the beginning of the
-    gap in the future, the gap begins at the newest arrival up to now."""
+    """Return the gap with an end no later than now. The gap may also begin in the future, because a
+    fast clock dated it. Then let the gap begin at the newest arrival up to now."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -374,8 +377,9 @@ def gap_since_backup(
     commit is missing.
 
     file  facts of the present inbox file
-    last  value of LAST_COMMIT in the replaced database; None if it cannot be read. Then the gap
-          ends now, because the file's note may be a second old and commands write no note
+    last  value of LAST_COMMIT in the replaced database; None if it cannot be read. In that case the
+          gap ends now: the note in the file may be a second old, and commands do not update the
+          note
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -431,7 +435,10 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return the suspects to read, oldest first; with `aside`, the suspects that are set aside."""
+    """Return the suspects to read, oldest first.
+
+    aside  whether to return the suspects that are set aside instead
+    """
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
 
@@ -532,8 +539,10 @@ class InboxRows:
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return unread rows, oldest first; see `rows_after`. Rows from a backup come first. With
-        `brought`, only rows from a backup are returned."""
+        """Return unread rows, oldest first, as `rows_after` does. Rows from a backup come first.
+
+        brought  whether to return only rows from a backup
+        """
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
@@ -628,8 +637,7 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
     """Count the unread rows of the file above `after`. Also return the last number of the file, and
-    whether the row that follows `after` still exists. If its number is missing, rows were deleted.
-    """
+    whether no row directly after `after` was deleted."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after

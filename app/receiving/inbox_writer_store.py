@@ -69,9 +69,10 @@ class InboxWriter:
     ) -> None:
         """Prepare a writer that has not counted its rows yet.
 
-        database   writer of the database, whose files are checked, too
+        database   writer of the database. The files of the database are checked like the inbox file
         shared     True on PostgreSQL, where the reader deletes the rows
-        max_bytes  limit of unread bytes, beyond which no delivery is accepted"""
+        max_bytes  limit of unread bytes, beyond which no delivery is accepted
+        """
         self.writer = writer
         self._database = database
         self._inbox = inbox
@@ -164,8 +165,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number of the last row to delete next; None if no row may be deleted. The rows
-        up to that number have about `size` bytes in all."""
+        """Return the number up to which rows are deleted next; None if no row may be deleted. The
+        deleted rows have at most `size` bytes together, unless a single row has more."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -226,8 +227,8 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete all traces of read rows, in the file and in its log. The last row to delete is the
-        row that an erasure asks for."""
+        """Delete all traces of read rows, in the file and in its log. Delete the rows up to the
+        number that an erasure has requested."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got

@@ -48,7 +48,7 @@ _NOBODYS: Final = (
 
 
 def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at: Instant) -> None:
-    """Hold the orders that these newly stored events pay, if the money may be another shop's."""
+    """Hold the orders of these newly stored payments, if the money may belong to another shop."""
     paying = [
         event
         for event in events

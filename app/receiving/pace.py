@@ -24,7 +24,8 @@ _GROWTH: Final = 2
 
 
 class Pace:
-    """Learns how many pieces of work the next one of several similar transactions may process.
+    """Learner of the best size of a transaction. It learns how many pieces of work the next of many
+    similar transactions may process.
 
     first  number of pieces in the first transaction
     most   largest number of pieces in any transaction
@@ -52,9 +53,9 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next of endless transactions. If another process
-        waits, the number is low enough for a short transaction. Otherwise it is the largest allowed
-        number."""
+        """Return the number of pieces for the next transaction of an endless series. If another
+        process waits, the number is low enough for a short transaction. Otherwise it is the largest
+        allowed number."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:

@@ -68,8 +68,8 @@ async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: 
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return deliveries whose events named no order on arrival, and which name the phone number
-    with this digest."""
+    """Return deliveries that name the phone number with this digest, and whose events named no
+    order when they arrived."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -100,7 +100,7 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return, for each payment to a person, the orders with that person's phone number."""
+    """For each payment to a person, return the orders with the phone number of that person."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -129,8 +129,9 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Make the database use the key with this name, unless it uses a key already. Return whether it
-    uses this key: another host may have started first, with another key."""
+    """Store the name of this key as the key in use, unless the database already has a key in use.
+    Return whether this key is in use afterwards. Another host may have started first, with another
+    key."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
@@ -139,7 +140,8 @@ async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
     """Return whether the database uses a key other than the key with this name.
 
-    used  name of the key in use (`key_in_use`); if None, look for stored digests of other keys
+    used  name of the key in use (`key_in_use`). If it is None, the result says whether digests of
+          other keys are stored
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
@@ -191,7 +193,8 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete digests of keys other than this one, because nothing can be found by them any more."""
+    """Delete the digests that were made with other keys than this key. No search can find these
+    digests any more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

@@ -125,8 +125,8 @@ class Receiver:
 
     def source_of(self, end: str) -> str:
         """Return the name of the source that now accepts deliveries at an address with this last
-        path segment. If no source does, return the segment. Mask the segment if it may be part of a
-        secret address, or if it is the name of a source."""
+        path segment. If no source does, return the segment itself. But return UNSHOWN if the
+        segment may be part of a secret address, or is the name of a source."""
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name
@@ -166,7 +166,8 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Run steps 1 to 5. Return a delivery to store, a rejection, or an answer without storing."""
+    """Run steps 1 to 5, which the module's docstring lists. Return a delivery to store, a
+    rejection, or an answer to a request that is not stored."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)

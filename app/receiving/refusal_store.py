@@ -41,8 +41,8 @@ ring, where they would push out rejections that can be judged again."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """One refused arrival, or a count of arrivals that are not stored. `body` is truncated to the
-    stored length. `size` and `digest` cover the whole body that was read; if the body was too
-    large, nothing was read."""
+    stored length. `size` and `digest` cover the whole body as read. A body that is too large is not
+    read, and counts as empty."""
 
     delivery_id: str
     received_at: Instant

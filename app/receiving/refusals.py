@@ -142,7 +142,12 @@ KEPT: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class RefusedBody:
-    """One body that was refused for its age: how often, when last, and the last reason."""
+    """One body that was refused for its age.
+
+    times    number of refusals
+    last     time of the last refusal
+    problem  reason of the last refusal
+    """
 
     times: int = 0
     last: Instant = EARLIEST

@@ -11,7 +11,7 @@ class RestrictionRow(NamedTuple):
     """One restriction.
 
     look_at  when to judge the restriction again
-    erasure  when the last erasure that needed the restriction was made
+    erasure  time of the last erasure that needed the restriction
     """
 
     kind: str

@@ -119,7 +119,8 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
 
 
 async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
-    """Return the time spans during which the clock was ahead."""
+    """Return the time spans during which the clock of this machine was ahead, as the audit trail
+    says."""
     async with context.database.reading() as connection:
         entries = await acts_since(
             connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]

@@ -61,9 +61,9 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since        when the state began. If refusing, this is the first refusal; if not_placed or
-                 not_ours, the first examined delivery; if quiet, the last accepted delivery. Else
-                 None
+    since        when the state began: the first refusal for refusing, the first examined delivery
+                 for not_placed and not_ours, the last accepted delivery for quiet; None for any
+                 other state
     last         arrival of the last delivery that could be read
     do           instruction for the reader; None if nothing must be done
     explanation  finding of the signature doctor; None if the doctor was not asked

@@ -118,8 +118,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set counters that hold an instant in the future to now: those of all sources, and the counter
-    named `also`."""
+    """Set counters of instants to now if their instants are in the future. Do this for the counters
+    of all sources, and for the counter with the name `also`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -208,8 +208,8 @@ class LastEvent(NamedTuple):
 
     of_payment  whether its event is about a payment and not merely an unverified claim
     placed      whether its event is in an order's ledger
-    others      whether its event names another shop or seller, or names none although its source
-                requires one
+    others      whether its event names another shop or seller. Also true if the event names no
+                seller although the source requires a name
     """
 
     received_at: Instant

@@ -16,7 +16,8 @@ NO_VALUE: Final = ""
 
 
 class UnreadMessage(NamedTuple):
-    """One value of a message that could not be read; NO_VALUE if it has none."""
+    """One value of a message that could not be read. A message without values has the single value
+    NO_VALUE."""
 
     value: str
     delivery_id: str

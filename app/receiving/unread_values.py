@@ -58,7 +58,8 @@ def values_of(
 
 
 def whole_values(body: bytes, url: str) -> Iterator[str]:
-    """Yield the whole values of a body and of its URL's query."""
+    """Yield every value in a body and in the query of its URL. Each value is complete, not a part
+    of a longer text."""
     yield from _of_text(body, depth=_DEEPEST)
     query = url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
     for _, value in parse_pairs(query):

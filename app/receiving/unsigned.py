@@ -85,8 +85,8 @@ class UnsignedAllowance:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Declare which sources have too many requests waiting. Of these sources, only requests
-        that name a known reference are stored."""
+        """Set which sources have too many waiting requests. A request from such a source is stored
+        only if it names a known reference."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:

@@ -32,8 +32,9 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Return why a request is refused; None if it is genuine, recent, and for this source's account
-    and this environment. A ProviderReply means a handshake, which is not stored.
+    """Return why a request is refused. Return None if the request is genuine, recent, and for this
+    source's account and this environment. Return a ProviderReply for a handshake, which is not
+    stored.
 
     now  when the request arrived
     """
@@ -122,7 +123,8 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return (bytes, event, problem) of each event. Event or problem is None."""
+    """Return (bytes, event, problem) for each event. If the event was read, the problem is None;
+    otherwise the event is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread

@@ -31,7 +31,8 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script: an event that arrives, or a record that the shop states through the API."""
+    """Step of a script. Either an event arrives from a provider, or the shop states a record
+    through the API."""
 
     at: Instant
     source: str = ""
@@ -235,7 +236,7 @@ class _Player:
         return f"the shop: {word}"
 
     async def compare(self) -> None:
-        """Compare the ledger with the expected one."""
+        """Request the order's ledger, and note how it differs from the expected ledger."""
         headers = [("authorization", f"Bearer {self._stage.token}")]
         answer = await self._ask("GET", self._stage.order(self._script.order), headers=headers)
         document = _json(answer)
@@ -254,7 +255,8 @@ class _Player:
 
 
 def comparable(value: Any) -> Any:
-    """Return the value without the parts that differ between two runs of one order."""
+    """Return the value without record ids, moments and durations, which differ between two runs of
+    one order."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)

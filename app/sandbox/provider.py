@@ -59,7 +59,12 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """An order: its money as first requested, its latest session, and everything that happened."""
+    """The truth about one order.
+
+    money       money of the order as first requested
+    session     latest session of the order
+    happenings  everything that has happened
+    """
 
     money: Money
     session: sessions.CheckoutSession
@@ -94,14 +99,16 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """Return the outcome of a payment by everything that happened to it."""
+    """Return the outcome of a payment. It follows from the events of the payment: the kind of event
+    that ranks first decides."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """Return the outcome that a correct receiver reaches after all deliveries and deadlines. The
-    money of payments with contradictory events is not compared with the price."""
+    """Return the outcome that a correct receiver states when all deliveries have arrived and all
+    deadlines have passed. The money of payments with contradictory events is not compared with the
+    price."""
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
     doubted = {h.payment for h in happenings if h.contradicted}
@@ -300,8 +307,12 @@ TRUTH_PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxAnswer:
-    """Body of a 201 answer. If `dropped`, the connection is closed instead of sending the
-    answer."""
+    """Answer with status 201.
+
+    body      body of the answer
+    replayed  whether the answer repeats an earlier answer
+    dropped   whether the connection is closed without sending the answer
+    """
 
     body: bytes
     replayed: bool = False
@@ -349,7 +360,7 @@ class Provider:
         tasks.start_soon(self._keep_truth)
 
     def check(self) -> None:
-        """Raise RefusalError 503 once something has failed permanently."""
+        """Raise RefusalError 503 if something has failed permanently."""
         if self.fault is not None:
             raise sessions.RefusalError(503, "sandbox_failed", detail=self.fault)
 

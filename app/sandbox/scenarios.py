@@ -76,8 +76,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return another amount than this one: 100 minor units less. For 100 or fewer, return one unit
-    less; for a single unit, 100 more."""
+    """Return a different amount of money. An amount above 100 minor units becomes 100 units less,
+    and one minor unit becomes 100 units more. Any other amount becomes one unit less."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 

@@ -75,10 +75,11 @@ EXTENSION: Final = "tallyhook.sandbox.drop"
 
 
 class DroppingProtocol(HttpToolsProtocol):
-    """Uvicorn protocol that puts the connection's `close` into each request's scope."""
+    """Uvicorn protocol that puts a function into each request's scope. The function closes the
+    connection."""
 
     def on_message_begin(self) -> None:
-        """Extend the request's scope."""
+        """Begin a request, and put the function that closes the connection into its scope."""
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: {"close": self.transport.close}}
 

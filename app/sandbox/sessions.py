@@ -316,7 +316,8 @@ class CheckoutSession:
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """Return the amount of the payment that a step makes, refunds or disputes."""
+        """Return the amount of the payment that a step is about. The step makes, refunds or
+        disputes the payment."""
         if step.movement is None:
             return self.amount(step.amount)
         captures = (
@@ -327,7 +328,7 @@ class CheckoutSession:
         return self.amount(next(captures, "order"))
 
     def amount(self, rule: AmountRule) -> Money:
-        """Apply a rule to the order's money."""
+        """Return the amount that a rule derives from the order's money."""
         return AMOUNTS[rule](self.asked.money)
 
 

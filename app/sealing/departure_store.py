@@ -22,9 +22,11 @@ DepartureWay = Literal["published", "folder", "mail", "post"]
 class Departure:
     """One published checkpoint.
 
-    way   a DepartureWay, or the verifier key of the witness that cosigned the checkpoint
-    at    when it was published; the witness's time if it was cosigned
-    line  the line of the note with the cosignature; None for a DepartureWay
+    way   channel of the publication: a DepartureWay, or the verifier key of the witness that
+          cosigned
+          the checkpoint
+    at    when the checkpoint was published; for a witness, the time that it stated
+    line  line of the note with the cosignature; None for a DepartureWay
     """
 
     size: int
@@ -72,8 +74,8 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and the last time at which a channel
-    published it. Return None if no checkpoint was published."""
+    """Return the size of the largest published checkpoint, and the last time at which any channel
+    published that checkpoint. Return None if no checkpoint was published."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "

@@ -41,11 +41,13 @@ READING: Final = "reading"
 
 
 class Sealable(NamedTuple):
-    """Present content of one row. `subject` identifies the row among all kinds.
+    """Present content of one row.
 
-    order  reference of the order that the leaf names; None if the row belongs to no order
-    said   content of the row in parts; None for a tree of all orders. For a delivery, this is the
-           row of EVENT_COLUMNS that was read from it, or None if it could not be read
+    subject  identifier of the row, unique among the rows of all kinds
+    order    reference of the order that the leaf names; None if the row belongs to no order
+    said     the parts of the row's content; None for a tree of all orders. For a delivery, this is
+             the
+             row of EVENT_COLUMNS that was read from the delivery, or None if nothing could be read
     """
 
     kind: str
@@ -104,11 +106,12 @@ def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
 class Kind:
     """One kind of sealed rows.
 
+    columns   columns of `table`; the first is the key
     numbered  whether keys are the numbers 1, 2, 3 … in commit order. Otherwise keys are ids, and
               writers must mark new rows
-    sealable  function that builds the sealed content from the values of `columns`, followed by
-              those of `beside`. The first of `columns` is the key
-    beside    columns of another table, which the SQL in `joined` joins
+    sealable  function that builds the sealed content from the values of `columns` and then `beside`
+    beside    columns of another table
+    joined    SQL that joins the other table
     """
 
     name: str
@@ -259,8 +262,8 @@ empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a leaf that records how a delivery is read or assigned now. Its subject
-    still lacks the number of the leaf, which is appended later."""
+    """Return the content of a leaf of kind reading. It records the present reading and the present
+    order of a delivery. The leaf's number is later appended to the subject."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -271,7 +274,7 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the delivery whose content a leaf of kind delivery or reading seals."""
+    """Return the delivery that a leaf of kind delivery or reading is about."""
     return subject.split(":")[1] if ":" in subject else subject
 
 

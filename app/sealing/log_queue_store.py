@@ -55,7 +55,7 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and what to store once they have one.
+    """Rows without a leaf, and the changes to store together with their new leaves.
 
     size      number of leaves in the log when the rows were read
     read      existing leaves on the reading of each delivery whose reading may have changed
@@ -171,7 +171,8 @@ async def _numbered(
 async def _swept(
     connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
 ) -> list[leaf_store.Sealable]:
-    """Return the next rows in id order that have no leaf. Return none if the sweep is over."""
+    """Return the next rows in id order that have no leaf. Return an empty list if the sweep is
+    over."""
     name = f"{SWEPT} {kind.name}"
     after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
     if after == "":
@@ -197,7 +198,8 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects that are not sealed yet. No data of these subjects may be deleted."""
+    """Return the subjects that are not sealed yet. The caller must not delete the data of these
+    subjects."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted

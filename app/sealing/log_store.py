@@ -202,8 +202,8 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return how many leaves the log had when an earlier origin ended; None for the present
-        origin."""
+        """Return the number of leaves that the log had when it gave up an earlier origin. Return
+        None for the present origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -283,7 +283,10 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store the key that signs from now on. `endorsement`: the former key's signature, in hex."""
+    """Store the key that signs from now on.
+
+    endorsement  signature of the former key over this key, in hex
+    """
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

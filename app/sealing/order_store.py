@@ -90,10 +90,11 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether a delivery needs no further leaf of kind reading.
+        """Return whether a delivery needs no further leaf of kind reading. That is so in two cases:
 
-        It needs none if its last leaf already names this order and seals this reading. It also
-        needs none if it has no leaf yet: its first leaf will name the order and seal the reading.
+        - the delivery has no leaf yet, because its first leaf will name the order and seal the
+          reading
+        - its last leaf already names this order and seals this reading
         """
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()

@@ -123,9 +123,9 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Return the probe for the certificate of the public URL, and the task that runs the probe.
-    Return None and no task if the public URL is not https, or without a client for outgoing
-    requests."""
+    """Return the probe for the certificate of the public URL, and a list with the task that runs
+    the probe. Return None and an empty list in two cases: the public URL is not https, or there is
+    no client for outgoing requests."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -243,8 +243,8 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the queue and background tasks. When the block ends, all waiting items are
-        written."""
+        """Run the queue and the background tasks while the caller's `async with` block runs. When
+        that block ends, write all waiting items."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())
@@ -297,7 +297,8 @@ receiver's process, or `none` because they are started separately."""
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the worker process of a receiver. The worker process ends after the receiver."""
+    """Run the worker process of a receiver during the caller's block. The worker process ends after
+    the receiver."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,

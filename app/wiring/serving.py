@@ -216,7 +216,7 @@ def check_reachable(settings: Settings, *, host: str) -> None:
 
 
 def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewhere) -> Console:
-    """Build a console for one listening address."""
+    """Build the console that listens at this host and port."""
     # A receiver and a worker would load 70 modules more, an eighth of their start.
     from app.access.company_account import BACK, CompanyProvider
     from app.console.live import Live
