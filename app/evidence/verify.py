@@ -403,8 +403,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what is not proven about bodies. It is not proven what a body said if the bundle
-    leaves out the body, or if the log does not seal how the body was read."""
+    """Return what is not proven about bodies. What a body said is not proven if the bundle leaves
+    out the body. It is also not proven if the log does not seal how the body was read."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"

@@ -117,8 +117,7 @@ class DigestsNow:
     """Digests computed from the present lines.
 
     facts   digests of every published import, by its number
-    strays  number of lines, by kind, that name an import that is not a published import of this
-            kind
+    strays  number of lines, by kind, that name an unknown import or an import of another kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)

@@ -94,9 +94,9 @@ async def reconcile_period(
     progress  function that is called with the number of rows folded or read
     jobs      maximum number of processes for a run of many orders; with 1, only this process works
 
-    Raises ConfigurationError that lists all mistakes in a file of rules, UsageError for a future
-    instant or a period that ends before it begins, NotAllRead if deliveries are unread, and
-    UnreachableError if another process died.
+    Raises ConfigurationError that lists all mistakes in a file of rules. Raises UsageError for a
+    future instant or a period that ends before it begins. Raises NotAllRead if deliveries are
+    unread, and UnreachableError if another process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:

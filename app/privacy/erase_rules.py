@@ -284,8 +284,8 @@ def kept_unknown(
 ) -> KeptData | None:
     """Return why a delivery that belongs to no ledger must be kept; None if it may be erased.
 
-    beside  an order that must be kept and that may concern the delivery, because both are of the
-            same customer, or because the delivery names the order; None if there is no such order
+    beside  an order that must be kept and that may concern the delivery; None if there is none.
+            Both are of the same customer, or the delivery names the order
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")
