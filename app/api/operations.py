@@ -49,7 +49,7 @@ PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
 """Limit of long polling in the description, if no instance's own limit is known."""
 
-AS_SENT: Final = Keywords()
+AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
 """Mark of a text parameter that is used without normalization to Unicode's NFC."""
 
 After = Annotated[str, AS_SENT, "The `next` of the page before."]

@@ -101,7 +101,8 @@ def rehearse(
             f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
         ),
     )
-    printing.emit([asdict(each) for each in played], columns=PLAYED, form=form)
+    rows = [{name: getattr(each, name) for name in PLAYED} for each in played]
+    printing.emit(rows, columns=PLAYED, form=form)
     if not all(each.passed for each in played):
         raise typer.Exit(1)
 

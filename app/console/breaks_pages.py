@@ -14,7 +14,7 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Filters, Form, View
+from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Filters, Form, View
 from app.console.words import SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
@@ -227,7 +227,7 @@ async def match_document(view: View) -> Document:
         texts=view.person.may("bank"),
         other_business=others,
     )
-    shown = [*lines.chosen, *lines.lines[:ROWS]]
+    shown = [*lines.chosen, *lines.lines[: view.rows]]
     sum_of = [each.money.minor for each in lines.chosen]
     currency = found.seen.money.currency
     return {

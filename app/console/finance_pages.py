@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.access.proposal import Proposal
 from app.console.pages import download
 from app.console.proposals_pages import proposal_shown, proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Form, View, stated
+from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
@@ -481,9 +481,9 @@ async def rows_document(view: View) -> Document:
         "looked_at": format_known(seen.ended),
         "found": len(rows),
         "most": placed_rows.MOST,
-        "rows": rows[skip : skip + ROWS],
+        "rows": rows[skip : skip + view.rows],
         "skip": skip,
-        "next": skip + ROWS if len(rows) > skip + ROWS else None,
+        "next": skip + view.rows if len(rows) > skip + view.rows else None,
     }
 
 

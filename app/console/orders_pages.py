@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.access.bookmarks import ORDER, bookmarks_of
 from app.console.proposals_pages import proposal_row, shown_kinds
-from app.console.view import ROWS, Document, Filters, View
+from app.console.view import Document, Filters, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.dispute_case import dispute_deadlines
@@ -296,7 +296,7 @@ async def order_page_document(view: View) -> Document:
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     kept = await bookmarks_of(view.context, view.person.name)
     notified = await notify_shop.list_notifications(
-        view.context, state=None, limit=ROWS, order=order
+        view.context, state=None, limit=view.rows, order=order
     )
     events, before = ledger.pop("timeline"), view.number("before")
     end = len(events) + 1 if before is None else max(1, min(before, len(events) + 1))

@@ -21,7 +21,7 @@ from app.access.operators import AFTER_ALL, trail
 from app.console.pages import download
 from app.console.proposals_pages import proposal_shown, proposed
 from app.console.service_pages import fact_words
-from app.console.view import ROWS, Act, ActionResult, Document, Field, Form, View
+from app.console.view import Act, ActionResult, Document, Field, Form, View
 from app.console.words import address, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
@@ -36,7 +36,7 @@ KEPT_SHOWN: Final = 20
 
 async def privacy_document(view: View) -> Document:
     journal = await fit_journal.journal_state(view.context)
-    found = await trail(view.context, action="erased", before=AFTER_ALL, limit=ROWS)
+    found = await trail(view.context, action="erased", before=AFTER_ALL, limit=view.rows)
     return {
         "journal": {
             "begun": journal.begun,

@@ -7,7 +7,7 @@ from typing import Final
 from app.access.proposal import Proposal
 from app.console.finance_pages import day
 from app.console.proposals_pages import proposed
-from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Form, View, stated
+from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
@@ -205,7 +205,7 @@ async def preview_document(view: View) -> Document:
     result = job.result or nothing
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
-        for each in result["changes"][: None if view.format == "csv" else ROWS]
+        for each in result["changes"][: None if view.format == "csv" else view.rows]
     ]
     return {
         "preview": job.name,

@@ -38,7 +38,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.ledger_documents import PlainLedgerDocument, SummaryDocument, WindowDocument
-from reconcile.ledger.plain import with_plain
+from reconcile.ledger.plain import staff_answer, with_plain
 from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.ledger.unheard import (
     LostSpanDocument,
@@ -104,7 +104,9 @@ class LedgerDocument(
 
 
 class OrderRowDocument(SummaryDocument, shop_facts_store.ShopFactsDocument, WindowDocument):
-    pass
+    staff: Annotated[
+        list[str], "As in the order's own document, without what is unread or may be missing."
+    ]
 
 
 class OrderPageDocument(TypedDict):
@@ -412,8 +414,15 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
 
 
 def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocument:
-    """Return an order's row for a list: the summary, the shop's facts and the payment window."""
-    return {**ledger_summary(ledger), **facts.document(), **window_document(ledger.window)}
+    """Return an order's row for a list: the summary, what staff must do, the shop's facts and the
+    payment window."""
+    forgotten = facts.fulfilled_at == shop_facts_store.UNKNOWN
+    return {
+        **ledger_summary(ledger),
+        "staff": list(staff_answer(ledger, forgotten=forgotten)),
+        **facts.document(),
+        **window_document(ledger.window),
+    }
 
 
 async def listed_documents(

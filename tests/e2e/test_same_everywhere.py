@@ -216,7 +216,7 @@ async def test_every_order_is_described_the_same(installation: Installation) -> 
 
 def _as_listed(ledger: dict[str, Any]) -> dict[str, Any]:
     """Return a list's row of an order, by its ledger."""
-    same = ("order", "outcome", "fulfillable", "totals", "next_decision_at", *BESIDE)
+    same = ("order", "outcome", "fulfillable", "totals", "staff", "next_decision_at", *BESIDE)
     return {name: ledger[name] for name in same} | {
         "findings": list(dict.fromkeys(each["code"] for each in ledger["findings"])),
         "plain": ledger["plain"]["answer"][0],

@@ -102,7 +102,8 @@ def test_verify_py_is_of_python_3_8_and_of_the_standard_library() -> None:
         base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases
     ]
     assert not [base for base in bases if isinstance(base, ast.Subscript)]  # made when it is read
-    later = ("removeprefix", "removesuffix", "zip(", "match ", "pairwise", "|=")
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
+    later = ("removeprefix", "removesuffix", "zip(", "pairwise", "|=")
     assert not [word for word in later if word in text]
 
 
