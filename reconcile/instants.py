@@ -139,7 +139,8 @@ def _second(seconds: int) -> str:
 
 
 def format_instant(instant: Instant) -> str:
-    """Return RFC 3339 in UTC with `Z`, and 0, 3 or 6 decimals of a second as needed."""
+    """Return RFC 3339 in UTC with `Z`. The seconds have 3 decimals or 6 decimals if they need them,
+    otherwise none."""
     seconds, fraction = divmod(instant, SECOND)
     text = _second(seconds)
     if fraction == 0:

@@ -23,8 +23,7 @@ class Departure:
     """One published checkpoint.
 
     way   channel of the publication: a DepartureWay, or the verifier key of the witness that
-          cosigned
-          the checkpoint
+          cosigned the checkpoint
     at    when the checkpoint was published; for a witness, the time that it stated
     line  line of the note with the cosignature; None for a DepartureWay
     """

@@ -46,8 +46,8 @@ class Sealable(NamedTuple):
     subject  identifier of the row, unique among the rows of all kinds
     order    reference of the order that the leaf names; None if the row belongs to no order
     said     the parts of the row's content; None for a tree of all orders. For a delivery, this is
-             the
-             row of EVENT_COLUMNS that was read from the delivery, or None if nothing could be read
+             the row of EVENT_COLUMNS that was read from the delivery, or None if nothing could be
+             read
     """
 
     kind: str

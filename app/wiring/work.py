@@ -30,7 +30,8 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Starts other processes for use cases, under the given settings. Implements `Elsewhere`."""
+    """Starter of other processes in which use cases run, under the given settings. This class
+    implements `Elsewhere`."""
 
     settings: Settings
 
@@ -76,7 +77,8 @@ def _in_process(
     args: tuple[Any, ...],
     words: Mapping[str, Any],
 ) -> tuple[Refused | None, Any]:
-    """Run a use case. Return (None, result) if it succeeded, or (refusal, None)."""
+    """Run a use case. Return (refusal, result). If the use case succeeded, the refusal is None;
+    otherwise the result is None."""
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Any:

@@ -55,7 +55,10 @@ def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
     """Build the part that reads deliveries from the inbox into the database. If there are `askers`,
-    also build the part that asks providers about unconfirmed events."""
+    also build the part that asks providers about unconfirmed events.
+
+    askers  the clients of the providers that can be asked, by source
+    """
     assert context.settings.environment is not None
     reads = ReaderContext(
         context, inbox_of(context), context.sources, context.settings.environment, HOLDING
@@ -271,8 +274,8 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log, while another process reads the inbox. Stop when little
-    work is left, or when the parent process ends or requests it."""
+    """Fold due orders and seal the log in this process, while another process reads the inbox. Stop
+    when little work is left, or when the parent process ends or requests a stop."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)

@@ -54,8 +54,9 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
-    """Return a function that tells whether a person has accepted a finding of this ledger. An
-    acceptance counts only if all evidence of the finding was known when the person accepted."""
+    """Return a function that tells whether a person has accepted a finding of this ledger. The
+    acceptance of a finding counts only if the person accepted it when all its evidence was already
+    known."""
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id
@@ -81,7 +82,7 @@ def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant
 
     A finding `refund_failed` is settled by a later refund of the same amount.
 
-    refunds  time of the last refund of each attempt, amount and currency
+    refunds  the time of the last refund with this attempt, amount and currency
     """
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0

@@ -39,9 +39,9 @@ class Heard:
     first    when the event first arrived
     count    number of deliveries of the event
     at       date that the provider gave; the first arrival if it gave none
-    by       ids of the record that moves the event into or out of this order. The record is an
-             assignment, or a record in which the shop named the event
-    whose    ids of other events that show that the event's payment belongs to our shop
+    by       ids of the evidence by which the event moves into this order or out of it. The evidence
+             is an assignment, or a record in which the shop named the event's payment or session
+    whose    ids of other events, which show that the payment belongs to our shop
     follows  ids that explain why the event goes to the order of its payment. Empty unless the event
              names another order, several orders claim the payment, or another body with the event's
              id goes there
@@ -122,7 +122,7 @@ class Filed:
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
     def named_amount(self, source: str, session: str) -> Record | None:
-        """Return the record in which the shop last named the amount of a session."""
+        """Return the last record in which the shop named an amount for a session."""
         named = [r for r in self.named if (r.source, r.session) == (source, session)]
         return next((record for record in reversed(named) if record.money is not None), None)
 
@@ -140,8 +140,8 @@ class AttemptEvidence:
     heard        events of the attempt, in the order of `Case.heard`
     unconfirmed  unconfirmed events of the attempt, which are not in `heard`
     session      first session that the events name
-    links        pairs through which coarse events belong to the attempt. Each pair is the reference
-                 of a refund or dispute, or None for a session, and the event that names it
+    links        (reference, event) pairs that tie coarse events to the attempt. The event names the
+                 refund or dispute with this reference; None stands for the session
     sums         whether any event states a running total of refunds
     slow         whether any event names a slow payment method, or states how long the payment can
                  be revoked
@@ -183,8 +183,9 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events of the attempt, then the links that tie its coarse events to it. An
-        event that also names the payment needs no link."""
+        """Return these events of the attempt. Append the events that tie the coarse events among
+        them to the attempt. A tie by session is left out if another returned event names both the
+        payment and the session."""
         if not self.links:
             return heard
         coarse = {each.event.movement for each in heard if each.event.payment is None} - {None}
@@ -195,8 +196,9 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Return the id of the record by which a person or the shop gave the payment to this order;
-        None if there is none. Such a record outranks weaker claims."""
+        """Return the id of the record by which a person or the shop assigned the payment to this
+        order. Return None if there is no such record. An assignment outranks weaker claims on the
+        payment."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -228,8 +230,8 @@ class Case:
 
     heard            events of this order, sorted by date, then id, then digest
     foreign          events that name another order but share a reference or an id with this order
-    moved            events of payments that a person or the shop assigned to another order. These
-                     events put no payment of this order in doubt
+    moved            events of payments that a person or the shop assigned to another order. No
+                     payment of this order comes into doubt because of these events
     renewals         payments among `moved`, as (source, payment), that renew an agreement whose
                      first payment belongs to this order
     not_ours         events of payments that belong to another shop or to an unknown shop. These
@@ -305,9 +307,9 @@ def made_by(history: History) -> tuple[str, ...]:
     """Return the id of the record or event that proves that the order exists; empty if there is no
     proof.
 
-    Neither a standalone refund nor an unconfirmed event is a proof. Evidence of another order is a
-    proof if it shares a payment, session or event id with a standalone refund of this order. In
-    that case, return the id of the evidence and then the refund's id.
+    A standalone refund is no proof, and an unconfirmed event is no proof. But a standalone refund
+    of this order may share a payment, session or event id with evidence of another order. That
+    evidence is a proof. Then return its id, followed by the id of the refund.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -354,7 +356,7 @@ def _hear(
 
     claims  records that assign a payment or session to an order, whatever order its events name
     placed  records that the shop placed an order
-    always  whether to apply `claims` even if no event concerns another order
+    always  whether to apply `claims` in any case, and not only if an event concerns another order
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -398,8 +400,8 @@ def _hear(
 
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
-    """Remove and return the events of payments of another shop, or of a shop that is not known.
-    A payment that a person or the shop assigns to an order counts as ours."""
+    """Remove and return the events of payments that belong to another shop or to an unknown shop. A
+    payment that a person or the shop assigns to an order counts as ours."""
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
     for key, ids in shops.rests_on.items():
@@ -461,11 +463,12 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
-    """Return the payments that renew an agreement whose earlier payment was captured here.
+    """Return the payments that renew an agreement of which an earlier payment was captured in this
+    order.
 
-    Of the payments of an agreement, only the first one captured, by date and then by reference,
-    pays the order that its events name. A person or the shop can name the order for any later
-    payment.
+    An agreement has several payments, sorted by date and then by reference. Only the first captured
+    payment pays the order that its events name. A person or the shop can assign any later payment
+    to an order.
     """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
@@ -653,7 +656,8 @@ def _with_coarse(
 
 
 def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
-    """Return the attempts that a coarse event may be about."""
+    """Return the attempts of the event's source and session. A coarse event may be about any of
+    these attempts."""
     session = event.session
     return [
         attempt
@@ -663,8 +667,8 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the only attempt of several that a coarse event can be about; None if there are more
-    or none."""
+    """Return the attempt that a coarse event is about, if only one of these attempts is possible.
+    Otherwise return None."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -682,11 +686,12 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt whose payment a refund or dispute event is about; None if it is unknown.
+    """Return the attempt whose payment an event about a refund or dispute is about; None if the
+    attempt is unknown.
 
-    Choose the attempt that has the refund or dispute that the event names. If there is none, choose
-    the only captured attempt. If several are captured, choose an attempt with an event of the same
-    claim and amount.
+    Choose the attempt whose events name the same refund or dispute. If there is none, choose the
+    only captured attempt. If several attempts are captured, choose an attempt with an event of the
+    same claim and amount.
     """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]

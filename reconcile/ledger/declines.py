@@ -91,5 +91,6 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return the words for a customer about a decline code; None where nothing more can be said."""
+    """Return the words in which a customer is told about a decline code. Return None for a code
+    that has no such words."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

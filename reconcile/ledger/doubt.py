@@ -99,14 +99,13 @@ If there are more payments, each is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that are in doubt because they fit no price. Also return the ids of the
-    records that state the prices that other payments fit.
+    """Return the payments that are in doubt because they fit no price. For the other payments,
+    return the ids of the records with the prices that they fit.
 
-    Only sources that the policy lists are checked. Of their payments, only those that nothing but
-    the order number links to the order are checked. A payment fits if its amount is a price that
-    was valid at the payment's date or later. It also fits if several such payments together add up
-    to such a price. If only the sum of all payments were compared, a stranger's payment could put
-    two genuine payments in doubt.
+    A payment is checked if the policy lists its source, and if only the order number links the
+    payment to the order. A payment fits if its amount is a price that was valid at its date or
+    later. Several checked payments also fit if together they add up to such a price. If only the
+    sum of all payments were compared, a stranger's payment could put two genuine payments in doubt.
     """
     found = [
         each
@@ -147,8 +146,8 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether the payments' captures, without amounts on top, add up to the price after
-    discounts.
+    """Return whether the payments' captures add up to the price after discounts. Amounts on top of
+    the price do not count.
 
     percent  largest share of the price that the shop's discount may take off, as in `discounted`
     """
@@ -201,7 +200,8 @@ class Shared(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of all events and records that claim the attempt for either order."""
+        """Return the ids of all events and records that claim the attempt, whether for this order
+        or for the other order."""
         records = tuple([record.record_id for record in self.records])
         return all_cites(self.attempt) + cites_of(self.heard) + records
 
@@ -282,7 +282,8 @@ def _reasons(
 
 
 def _other_currency(payment: Payment) -> Iterable[Reason]:
-    """Yield reasons if money went back, or is disputed, in a currency other than the captures'."""
+    """Yield a reason if money went back, or is disputed, in a currency in which no money was
+    captured."""
     came = {m.money.currency for m in payment.captures if m.money is not None}
     if not came:
         return

@@ -106,7 +106,7 @@ STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a captured amount, as the provider names it."""
+    """A part of a captured amount that the provider states separately."""
 
     kind: PartKind
     money: Money
@@ -145,8 +145,8 @@ class Event:
     refunded_total  running total of refunds on the payment
     reason          the provider's code for a failure, such as `insufficient_funds`
     unclear         the text `amount` if an amount cannot be read exactly; else None
-    method          class of the payment method, as the profile calls it; UNKNOWN_METHOD for a slow
-                    method that the event does not name; None if the method is not slow
+    method          class of the slow payment method, as the profile calls it. UNKNOWN_METHOD if the
+                    method is slow, but the event does not name it; None if the method is not slow
     expected_by     latest time by which the provider should say how a pending slow payment ended;
                     None if the event has no date to count from
     revocable_days  number of calendar days after the capture during which the customer can revoke
@@ -157,7 +157,7 @@ class Event:
     standalone      whether the refund or payout belongs to no payment
     parts           parts of the amount that the provider names
     states          statements about the payment's position, from an answer that was fetched
-    stated_at       version of `states`, as the provider dates it
+    stated_at       the provider's date of the version of `states`
     standing        how far the event can be trusted; an `unconfirmed` event always claims `pending`
     """
 
@@ -254,6 +254,7 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Return whether a kind contains a word of RETURNS in any of its grammatical forms."""
+    """Return whether a kind of event contains a word of RETURNS. Every grammatical form of the word
+    counts."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

@@ -190,8 +190,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return the ids that the reasons of the outcome cite, and the ids that the reasons in
-    `withheld` cite. Add the id of the record by which the shop canceled the order."""
+    """Return the ids that are cited by the reasons of the outcome and by the reasons in `withheld`.
+    Also return the id of the record by which the shop canceled the order."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled
@@ -285,7 +285,7 @@ def ledger_document(ledger: Ledger) -> ledger_documents.FoldedDocument:
 
 
 def window_document(window: PaymentWindow) -> ledger_documents.WindowDocument:
-    """Return the ends of an order's slow payments as JSON values."""
+    """Return the time limits of an order's slow payments as JSON values."""
     return {
         "expected_by": format_known(window.expected_by),
         "method_class": window.method_class,
@@ -331,7 +331,8 @@ def _totals(ledger: Ledger) -> ledger_documents.TotalsDocument:
 
 
 def _sides(balance: Balance) -> ledger_documents.BalanceDocument:
-    """Return captured and refunded of one currency, and reversed and lost if not zero."""
+    """Return the amounts captured and refunded in one currency. Add the amounts reversed and lost
+    if they are not zero."""
 
     def money(minor: int) -> MoneyDocument:
         return to_json(Money(minor=minor, currency=balance.currency))

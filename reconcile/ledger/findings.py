@@ -30,7 +30,8 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `redelivered`, `delivered_late`, `dated_in_future` and `unrecognized_event` at once."""
+    """Find `redelivered`, `delivered_late`, `dated_in_future` and `unrecognized_event` in one
+    pass."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance
@@ -164,8 +165,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss of one dispute exclude each other. If the provider gives them
-    different dates, they do not: the later one is a further decision."""
+    """Return whether a win and a loss of one dispute exclude each other. They do not if the
+    provider gives them different dates, because the later one is then a further decision."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -329,7 +330,8 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """Return when it was first known that the order was paid and nothing prevented shipping."""
+    """Return the earliest instant since which the order is known to be paid and nothing has
+    prevented shipping."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -340,7 +342,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return when the payment arrived that brought the kept money up to the price."""
+    """Return the arrival of the payment with which the kept money reached the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST

@@ -18,7 +18,7 @@ from reconcile.money import Money
 
 
 def semantic_duplicate(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find movements that several events with different ids state."""
+    """Find movements of money that were stated more than once, by events with different ids."""
     found: list[Finding] = []
     for movement in judgement.movements:
         # Events of a dispute are its steps, not repetitions.
@@ -86,8 +86,8 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments whose amounts fit no price of the order, and which only the order number links
-    to the order."""
+    """Find payments that are linked to the order only by the order number, and whose amounts fit no
+    price of the order."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -117,8 +117,8 @@ def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Fin
 
 
 def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
-    """Return a fact with the amount that refunds under way will take in this currency. Return no
-    facts if there is no such refund."""
+    """Return a fact with the amount in this currency that refunds under way will give back. Return
+    an empty tuple if no such refund is under way."""
     minor = sum([outcome.under_way(payment, currency) for payment in judgement.payments])
     return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 

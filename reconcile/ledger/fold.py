@@ -134,12 +134,12 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return when the order got its final outcome, by the dates of its evidence; None if it has
-    none.
+    """Return when the order got its final outcome, by the dates of its evidence. Return None if the
+    order has no final outcome.
 
-    That is the date of the first capture; money that goes back later does not reopen an order.
-    Without a capture, it is the end of the last attempt, or the shop's cancellation of an order
-    that nobody tried to pay. The date is never after the ledger's instant.
+    The result is the date of the first capture. Money that goes back later does not reopen an
+    order. Without a capture, the result is the end of the last attempt. If nobody tried to pay, it
+    is the date of the shop's cancellation. The result is never after the ledger's instant.
     """
     if ledger.outcome not in FINAL:
         return None

@@ -84,8 +84,8 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Yield a reason if the order would no longer be paid after money went back that still may.
-    Such money is in refunds under way, unread events and disputes."""
+    """Yield a reason if the order would not stay paid once all money that may still go back has
+    gone back. Money may still go back by refunds under way, unread events and disputes."""
     price = judgement.expected.money
     if price is None:
         return
@@ -108,9 +108,9 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount of a payment that is on hold, without open disputes. Also return the events
-    that put the amount on hold. Refunds under way, unread events, and disputes without an amount
-    never hold more than the payment still has."""
+    """Return the amount of a payment that is on hold, and the events that put it on hold. Open
+    disputes with an amount are not included. Refunds under way, unread events, and disputes without
+    an amount never hold more than the payment still has."""
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -141,9 +141,9 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals on this uncaptured payment that may be about another payment, which was
-    captured. That is possible if a reversal names no payment, or if the captured payment's events
-    name none."""
+    """Return the reversals on this uncaptured payment that may in fact be about a captured payment.
+    That is possible in two cases: the reversal names no payment, or no event of the captured
+    payment names the payment."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

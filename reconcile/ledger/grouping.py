@@ -25,7 +25,8 @@ ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join at most `most` texts that fit into NAMED_CHARACTERS, and add how many more there are."""
+    """Join at most `most` texts, and only as many as fit into NAMED_CHARACTERS. If some texts are
+    left out, append their number."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -69,9 +70,9 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return pairs: references of attempts, and the reason why these attempts ended. Each attempt
-    has its own pair. But if more than ONE_BY_ONE attempts have reasons with one code, these
-    attempts have one pair together."""
+    """Return (references, reason) pairs, which say why attempts ended. Usually each attempt has a
+    pair of its own. But if the reasons of more than ONE_BY_ONE attempts have the same code, these
+    attempts share one pair."""
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason

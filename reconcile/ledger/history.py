@@ -17,8 +17,8 @@ from reconcile.ledger.records import Record
 class History:
     """The deliveries and records of one order.
 
-    It may hold a delivery whose event names another order, if the event shares a reference or an
-    id with this order: the fold must see that contradiction.
+    The history includes deliveries whose events name another order, if an event shares a reference
+    or an id with this order. The fold must see such a contradiction.
     """
 
     order: str
@@ -44,8 +44,8 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant at which to fold. It is `now`, unless a delivery or record has a later
-        arrival; then it is the latest arrival.
+        """Return the instant at which to fold: `now`, or the latest arrival of a delivery or record
+        if that is later.
 
         Arrivals after `now` exist if a fast clock was set back. A fold at `now` would leave them
         out.
@@ -55,12 +55,12 @@ class History:
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return the history with misdated members at the instants that the fast clock gave
-        them."""
+        """Return the history in which each misdated delivery or record has the instant that the
+        fast clock gave it."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return the history in which each misdated delivery or record has the instant when the
+        """Return the history in which each misdated delivery or record has the instant at which the
         clock was corrected. This undoes `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 

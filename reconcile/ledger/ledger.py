@@ -106,7 +106,7 @@ class Movement:
 
     stated    distinct amounts that its events state, sorted
     rests_on  events of other movements that were used to compute its amount
-    named     the record in which the shop named the amount, if the amount comes from there
+    named     the record from which the amount comes; None if the amount comes from events
     money     the amount; None unless exactly one amount is stated
     """
 
@@ -153,8 +153,8 @@ class PaymentWindow(NamedTuple):
 
     expected_by      when the last slow payment under way should have ended; None if none is under
                      way
-    method_class     method of the last slow payment under way. If none is under way, the method of
-                     the payment that can be revoked longest
+    method_class     method of the slow payment under way that ends last. If no slow payment is
+                     under way, the method of the payment that can be revoked longest
     revocable_until  until when customers can revoke a captured payment; None if no profile states
                      it
     """
@@ -193,10 +193,11 @@ class Ledger:
     balances          balance of each currency, sorted by currency code
     held              amount in the order's currency that was captured, less returns and open
                       disputes; None if no money moved
-    owed              amount in that currency that must be given back; None if nothing. It is the
-                      surplus, or everything held after a cancellation. It includes amounts that
-                      refunds under way will return
-    returning         part of `owed` that refunds under way will return; None if nothing
+    owed              amount in the order's currency that must be given back; None if no money must
+                      be. It is the surplus, or after a cancellation everything held. It includes
+                      amounts that refunds under way will return
+    returning         part of `owed` that refunds under way will return; None if there is no such
+                      part
     returning_more    whether a refund under way states no amount, so that more of `owed` may return
     on_top            part of `held` that is on top of the price, by kind
     came_on_top       amount that came on top of the price, by kind. Some of it may have gone back

@@ -55,10 +55,10 @@ _TRIES: Final[frozenset[ClaimKind]] = frozenset(
 class Dispute:
     """One dispute of one payment, in its latest reported state.
 
-    amount    largest amount that its events state; None for the whole payment
-    lost      part of `amount` that the loss took; None for all of it
-    returned  amount that a win gave back after a loss; None for all that was lost
-    reopened  whether it is open again after a loss
+    amount    largest amount that its events state; None if the dispute is about the whole payment
+    lost      part of `amount` that the loss took; None if the loss took all of `amount`
+    returned  amount that a win gave back after a loss; None if it gave back all that was lost
+    reopened  whether the dispute is open again after a loss
     unstated  whether an event states no amount, so that the dispute may cover the whole payment
     """
 
@@ -101,8 +101,8 @@ class Payment:
     pending   refunds under way
     failed    events of failed refunds, without refunds that succeeded later
     unread    events of unknown kinds whose words speak of money going back
-    undos     movements that an answer of the provider no longer states, and whose withdrawal no
-              later answer has confirmed
+    undos     money that an answer of the provider has taken back, without a later answer that
+              confirms this
     plain     whether the money consists of captures only, as in nearly all payments
     """
 
@@ -196,7 +196,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Return whether the whole payment went back, so that a pending refund can take no more."""
+    """Return whether the whole payment has gone back, so that a pending refund finds no money."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -212,9 +212,12 @@ def _nothing_left(payment: Payment) -> bool:
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     """Return the captures of an attempt: one capture, or one for each capture reference.
 
-    An event without a capture reference may state an amount that differs from the total of several
-    captures. Then all captures become one movement with both amounts. If the amount is the total,
-    the event adds nothing. If the total is unknown, the event counts as evidence of each capture.
+    If there are several captures, an event without a capture reference is compared with their
+    total:
+
+    - if its amount is the total, the event adds nothing
+    - if its amount differs from the total, all captures become one movement with both amounts
+    - if the total is unknown, the event counts as evidence of each capture
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -243,9 +246,9 @@ def _as_named(
     """Return the captures with an amount from a record, if only answers of the provider report the
     captures. Such answers state no amount.
 
-    The record is an assignment, with the amount that a statement line proves. Otherwise it is the
-    record in which the shop named the amount of a session. The session's amount counts only once,
-    for the payment of the session that was answered first.
+    If the payment was assigned with an amount that a statement line proves, use that assignment.
+    Otherwise use the record in which the shop named the amount of the session. The amount of a
+    session counts only once, for the payment of the session that was answered first.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -283,10 +286,10 @@ def _total(captures: list[Movement]) -> Money | None:
 class Refunds:
     """The refunds of one attempt: done, under way, failed, and their running totals.
 
-    A refund is identified by its reference, else by its event id. A failed refund does not count
-    unless it was done later. The amount of a failed refund is subtracted from every running total
+    A refund is identified by its reference, else by its event id. A failed refund counts only if it
+    was done later. The amount of a failed refund is subtracted from every running total that is
     dated between the refund and its failure. A reversal with the reference of a failed refund does
-    not count either.
+    not count.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -358,8 +361,8 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return refunds that one answer reported as failed and that no later answer confirmed as
-        failed."""
+        """Return the failed refunds whose failure only one answer reports. No later answer has
+        confirmed the failure."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -373,8 +376,8 @@ class Refunds:
         """Return each running total that exceeds all earlier running totals, with the events that
         state it.
 
-        Return only the largest running total in three cases: single refunds or failures are
-        reported, dates are missing, or an event id has several bodies.
+        Return only the largest running total in three cases: events report single refunds or failed
+        refunds, dates are missing, or an event id has several bodies.
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -484,8 +487,8 @@ def _beyond(
     """Return movements for the part of a stated sum that exceeds the single movements of this kind.
 
     Each change of the sum is one movement. If the sum fell and no later answer has confirmed the
-    fall, add the difference to `undos`. Do not deduct a single movement again that was itself taken
-    back.
+    fall, add the difference to `undos`. A single movement that was taken back is already deducted,
+    so it is not deducted again.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -624,8 +627,8 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build one dispute from its events. The last event decides its state. Exception: a win after a
-    loss counts only if the provider dates both."""
+    """Build one dispute from its events. The last event decides the state of the dispute. But a win
+    after a loss counts only if the provider dates both."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -735,8 +738,8 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal takes back this capture. It does not if it names another capture of
-    `names`, or is dated before the capture."""
+    """Return whether a reversal may take back this capture. Return False if the reversal names
+    another capture of `names`, or is dated before this capture."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

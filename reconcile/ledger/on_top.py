@@ -27,8 +27,8 @@ class Counted:
     captured  amount that came
     kept      amount that came, less returns and open disputes; negative if more went back than came
     beyond    part of `captured` that exceeds the base amounts that the provider states
-    named     further part of `captured` that the provider calls on top of the price, although it
-              may be within the price
+    named     further part of `captured` that is on top of the price according to the provider, but
+              may in fact be a part of the price
     kinds     sums of the named parts, by kind
     discount  sum of the discounts at the provider that the shop pays for
     financed  sum of the discounts that the provider pays for
@@ -47,7 +47,8 @@ class Counted:
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount on top of the price if this payment alone paid the price."""
+        """Return the amount that this payment brought on top of the price, as if no other payment
+        paid a part of the price."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
@@ -96,12 +97,11 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the money that counts toward the price. That is the money kept, without the part on
-    top.
+    """Return the money that counts toward the price: the money kept, without the part on top.
 
-    The part on top is computed over all captures. The result is never less than the result for the
-    payments without returns alone. So the refund of a superfluous payment never makes an order
-    underpaid.
+    The part on top is computed over all captures. The same computation is also made for only those
+    payments from which nothing was returned, and the larger result counts. So the refund of a
+    superfluous payment never makes an order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]

@@ -47,8 +47,9 @@ class Expectation:
     """The price of the order, less tenders and discounts, and the ids that state it.
 
     money     amount due at providers; None if nobody stated it, or if statements differ
-    tendered  part of the whole price that was paid otherwise; None if nothing
-    discount  part of the whole price that discounts at providers take off; None if nothing
+    tendered  part of the whole price that was paid otherwise; None if no part was
+    discount  part of the whole price that discounts at providers take off; None if there is no
+              discount
     by_shop   whether the shop itself stated the price, by a record or a session requested through
               us
     """
@@ -77,19 +78,19 @@ class Judgement:
     captures       movements that brought money
     bodies         result of `contradicting_bodies`
     doubts         reasons why payments are in doubt, by attempt
-    currency       currency of the price; without a price, of all captures. None if there is none or
-                   several
-    held           amount in that currency that was captured, less returns and open disputes, in
-                   minor units
-    shares         shares, in that currency, of the payments not in doubt; empty unless a payment
-                   names parts
+    currency       currency of the price. If there is no price, the currency of all captures, or
+                   None if the captures have no common currency
+    held           captured amount in `currency`, less returns and open disputes, in minor units
+    shares         shares of the payments not in doubt, in `currency`; empty if no payment names
+                   parts
     came_on_top    amount that came on top of the price on the payments not in doubt
     on_top         part of `came_on_top` that is still held
     percent        largest share of the price that a discount at a provider may take off
-    refused        part of the discounts at providers that the shop does not accept; None if nothing
+    refused        part of the discounts at providers that the shop does not accept; None if it
+                   accepts all
     lost_in_doubt  amount that payments in doubt returned beyond their smallest stated capture
-    counted        amount that is compared with the price. It is `held` of the payments not in
-                   doubt, less `on_top` and `lost_in_doubt`
+    counted        amount that is compared with the price. It is the held amount of the payments not
+                   in doubt, less `on_top` and `lost_in_doubt`
     surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
     owed           amount to give back. It is the surplus, or everything held if the shop canceled
                    the order
@@ -254,9 +255,9 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return the money that a payment kept, and the part of it that open disputes hold. A dispute
-    that was lost and then opened again holds its whole amount, because reopening returns no money.
-    """
+    """Return the money that a payment kept, and the part of this money that open disputes hold. A
+    dispute that was opened again after a loss holds its whole amount, because the opening returns
+    no money."""
     kept = payment.captured(currency)
     if payment.plain:
         return PaymentSum(kept, 0)
@@ -276,7 +277,8 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds will take from a payment, at most what is left."""
+    """Return the amount that pending refunds will take from a payment. It is never more than the
+    payment still has."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -366,8 +368,8 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment has only standalone refunds and the order's captures cover all
-    returned money."""
+    """Return whether a payment consists of standalone refunds. The captures of the order must cover
+    all money that was returned in the same currencies."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -447,7 +449,7 @@ def _paid(judgement: Judgement) -> Decision | None:
 
 
 def _counting(judgement: Judgement) -> bool:
-    """Return whether a payment without doubt has a capture in the order's currency."""
+    """Return whether any payment that is not in doubt has a capture in the order's currency."""
     for payment in judgement.sure():
         for capture in payment.captures:
             if capture.money is not None and capture.money.currency == judgement.currency:
@@ -461,7 +463,8 @@ def paid_several_times(judgement: Judgement) -> bool:
 
 
 def times_paid(judgement: Judgement) -> int:
-    """Return how many captures without doubt equal the price, not counting amounts on top."""
+    """Return how many captures equal the price, without payments in doubt and without amounts on
+    top."""
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
@@ -535,8 +538,8 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason that a fully refunded order has. If a reversal states an amount that fits
-    no payment, the reason names that amount."""
+    """Return the reason for the outcome of a fully refunded order. If a reversal states an amount
+    that fits no payment, the reason names that amount."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -622,7 +625,7 @@ def _doubts(judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _currencies(judgement: Judgement) -> Reason:
-    """Return the reason that no money counts in the order's currency."""
+    """Return the reason for an order whose money all moved in currencies other than the order's."""
     expected, movements = judgement.expected, judgement.movements
     moved = [m.money for m in movements if m.money is not None]
     facts: Facts = (*[("moved", money) for money in moved], *expected.facts())

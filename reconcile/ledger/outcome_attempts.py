@@ -79,8 +79,8 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the slow method that the latest event names. Return UNKNOWN_METHOD if no event names
-    one, and None if no payment is slow."""
+    """Return the slow method of the latest event that names a slow method. Return UNKNOWN_METHOD if
+    payments are slow but no event names the method. Return None if no payment is slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -89,9 +89,11 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return until when the customer can revoke the last capture; None if no period is stated. The
-    longest stated period counts. If any event that states a period also names the payment method,
-    only such events count."""
+    """Return until when the customer can revoke the last capture; None if no period is stated.
+
+    The longest stated period counts. If some events state both a period and the payment method, the
+    periods of all other events are ignored.
+    """
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]

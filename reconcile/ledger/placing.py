@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 
 class Placing:
     """Index of the records in a history that assign payments to orders or name their sessions.
-    `placed` returns the strongest such evidence on an event."""
+    `placed` returns the strongest evidence on the order of an event."""
 
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
         """Index the records, which must be in the order in which they were recorded."""
@@ -136,8 +136,8 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name together with these references. Each order has the ids
-        of the events that link it to the references."""
+        """Return the orders that events name together with these references. For each order, return
+        the ids of the events that link the order to the references."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():

@@ -574,8 +574,8 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 
 def _gone(finding: Finding) -> bool:
-    """Return whether the finding is about an order that was paid and shipped before all its money
-    went back."""
+    """Return whether the order was paid and shipped before its money went back. That is so if the
+    finding states the outcome `refunded` or `charged_back`."""
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
@@ -644,8 +644,8 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return the missing amount. If the order had been paid in full, return the amount that went
-    back."""
+    """Return a sentence about the missing amount. If the kept money covers the price, return a
+    sentence about the amounts and what went back."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

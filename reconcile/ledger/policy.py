@@ -31,11 +31,11 @@ class Policy:
     refund_window               how long a refund may be under way before it is overdue at the
                                 provider
     require_order_record_since  instant from which the shop must state the price itself. An order
-                                whose earliest evidence is later is only fulfillable at such a
-                                price. None if the price of the events is enough
-    mismatch_held               sources that are checked for strangers' payments. Their payment is
-                                in doubt if only its order number links it to the order and its
-                                amount is not a price of the order
+                                whose evidence all came later is fulfillable only if the shop has
+                                stated its price. None if a price in events is enough
+    mismatch_held               sources that are checked for strangers' payments. A payment of such
+                                a source is in doubt if two things are true: only the order number
+                                links it to the order, and its amount is no price of the order
     provider_discount_percent   largest percentage of the price, from 0 to 100, that the shop's
                                 discount at the provider may take off
     """

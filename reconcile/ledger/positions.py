@@ -30,9 +30,9 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 
 
 class Step(NamedTuple):
-    """A sum as one version of the payment states it.
+    """A sum that one version of the payment states.
 
-    said  the answers that state it, with the date of the sum
+    said  answers that state the sum, each with the date of the sum
     """
 
     version: Instant
@@ -42,7 +42,11 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Money that answers took back and that no later answer has confirmed yet."""
+    """Money that an answer of the provider has taken back, while no later answer has confirmed
+    this.
+
+    heard  the events of the answers that took the money back
+    """
 
     money: Money
     heard: Sequence[Heard]
@@ -79,8 +83,8 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Convert what answers state about one refund or chargeback to separate events. Append the
-        events to `claims`."""
+        """Turn the statements of answers about one refund or chargeback into separate events.
+        Append the events to `claims`."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -124,8 +128,8 @@ class Position:
         """Return one step of a sum for each version that states the sum. If one version states
         several amounts, take the greatest.
 
-        Some answers lack a version or a payment. An answer that has both never takes back money
-        that such an answer states, because that money may be another payment's.
+        An answer may lack a version or a payment. The money in such an answer may belong to another
+        payment. So a complete answer never takes back that money.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -155,8 +159,8 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount of a sum that still stands. An amount no longer stands if a later
-    answer states another amount and an even later answer confirms that."""
+    """Return the greatest amount of a sum that is still valid. An amount is no longer valid if a
+    later answer states another amount and an even later answer confirms that other amount."""
     return max(
         [
             step.minor

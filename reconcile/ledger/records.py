@@ -97,24 +97,24 @@ class Record:
 
     recorded_at  when it was stored here
     at           when it happened, according to the merchant
-    money        price of the whole order (order_placed, session_requested); amount that the
-                 payments of a session should bring (reference_named); amount of an answered payment
-                 that a statement line proves (payment_assigned)
+    money        price of the whole order (order_placed, session_requested); expected amount of the
+                 payments of a session (reference_named); amount of a payment that a statement line
+                 proves, if the provider's answer states none (payment_assigned)
     source       provider account of the session or payment
     key          idempotency key of the logical payment (session records); the account that the
                  money goes to (payment_dismissed)
     session      the provider's reference of the session
     payment      the provider's reference of the payment (reference_named, payment_assigned,
                  payment_dismissed)
-    expires_at   expiry of the session, if the provider gave one; the instant that was stored
+    expires_at   expiry of the session, if the provider gave one; the wrong instant that was stored
                  (redated)
     reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
                  (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
-                 (finding_accepted); a DismissedAs
+                 (finding_accepted); a DismissedAs (payment_dismissed)
     author       who stated it, such as `token:shop` or `import:3`; None if not noted
-    replaces     id of the last record on the payment that its author knew (payment_assigned,
-                 payment_dismissed); id of a delivery or record, or `revision:` and a number
-                 (redated)
+    replaces     id of the last record on the payment that the author knew (payment_assigned,
+                 payment_dismissed); what is redated: the id of a delivery or record, or `revision:`
+                 and a number (redated)
     tenders      parts of the price that are not due at a provider (order_placed), in its currency
     free         whether the shop says that the order costs nothing (order_placed)
     dated        whether the shop stated `at` (order_placed); else `at` is when the shop first

@@ -21,9 +21,10 @@ from reconcile.money import Money
 class Position:
     """Content of a published ledger, without the counts that change with every redelivery.
 
-    substance  one line of text. It has the outcome, the money, the attempts, the findings other
-               than counts, the number of findings in _EACH_BY_ITSELF, and the amounts of restated
-               open disputes. No revision is needed between ledgers with equal substance
+    substance  one line of text with the outcome, the money, the attempts, the codes of findings
+               other than counts, the number of findings of each code in _EACH_BY_ITSELF, and the
+               amounts of restated open disputes. No revision is needed between ledgers with equal
+               substance
     """
 
     outcome: Outcome

@@ -35,8 +35,8 @@ class Shops(NamedTuple):
     """The judgement of a set of events, by event key.
 
     aside     reason for each event that is set aside
-    rests_on  ids of the events that prove that an event is ours, for each of our events that does
-              not itself name our shop
+    rests_on  for each of our events that does not itself name our shop, the ids of the events that
+              prove that it is ours
     """
 
     aside: Mapping[EventKey, Aside]
@@ -109,8 +109,8 @@ def _reached(
 
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
-    """Return which shop a payment's events say that it belongs to; None if no event states a
-    shop."""
+    """Return the shop to which a payment belongs according to its events. Return None if no event
+    states a shop."""
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

@@ -19,9 +19,10 @@ from reconcile.money import Money, from_major, to_json
 class MessageNotRead:
     """A message that came from its provider and could not be read.
 
-    problem      why, in one sentence without text of the message
-    names_order  whether the message contains the name of the order or of one of its payments; if
-                 False, no value in the message can be read
+    problem      one sentence on why the message could not be read; it contains no text of the
+                 message
+    names_order  whether the message contains the name of the order or of one of its payments. If
+                 False, the message may be about any order, because none of its values can be read
     """
 
     delivery: str
@@ -69,8 +70,8 @@ class PaymentOfNoOrder:
 class LostSpan:
     """Time span of an accepted gap in which messages may be lost. Both ends are included.
 
-    looked_at  whether, since the gap, providers were asked about the order's money or a person
-               released the order
+    looked_at  whether someone has looked at the order since the gap: providers were asked about its
+               money, or a person released the order
     """
 
     gap: str

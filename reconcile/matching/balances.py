@@ -47,7 +47,8 @@ Followed = tuple[StatementBalances, StatementBalances | None]
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement with the next statement of its account; None if there is no next one.
+    """Yield each statement together with the next statement of its account, or with None if there
+    is no next statement.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
     closing balance. If several statements may be the next one, prefer a statement that opens with

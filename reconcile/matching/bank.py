@@ -49,9 +49,9 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that are one transfer of money.
 
-    expected  amount that should arrive after an exchange, in the bank's currency. It is computed at
-              the rule's rate; without a rule, it is the booked amount. None if both sides have one
-              currency
+    expected  amount that should arrive after an exchange, in the bank's currency; None if both
+              sides have one currency. It is computed at the rate of the rule. If there is no rule,
+              it is the booked amount
     """
 
     bucket: Bucket
@@ -81,8 +81,8 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides the period: the payout's date, or else the bank line's
-        date."""
+        """The date by which the transfer belongs to a period: the payout's date, or else the bank
+        line's date."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -183,9 +183,12 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links in three steps. First come links that a person made and whose sums agree.
-        Then come links in one currency that a person or a reference makes. Last come such links
-        between two currencies."""
+        """Yield links in three steps:
+
+        1 links that a person made and whose sums agree
+        2 other links in one currency, made by a person or by a reference
+        3 other links between two currencies, made by a person or by a reference
+        """
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -229,8 +232,10 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield a link for each connected group of pairs; if `whole`, only groups joined by hand
-        with equal sums."""
+        """Yield a link for each connected group of pairs.
+
+        whole  whether to yield only groups that a person joined and whose sums are equal
+        """
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -294,7 +299,8 @@ class BankLeg:
                     free = next(waiting, None)
 
     def _returned(self) -> Iterator[Link]:
-        """Join each failed payout with two bank lines: its money coming in, and going back."""
+        """Join each failed payout with two bank lines. In one line its money comes in, and in the
+        other line the same money goes back."""
         lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
         for line in self._left_lines():
             lines[line.currency, line.minor].append(line)
@@ -404,8 +410,8 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers that have not paid out for longer than ever before although captures are
-        unsettled.
+        """Find providers with unsettled captures that have not paid out for longer than ever
+        before.
 
         Only captures older than the longest time between two payouts count. Captures that another
         break reports as unsettled do not count. This method leaves out wallets, because `Wallets`
@@ -493,7 +499,8 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return, for each currency, the spans of time that all its names cover.
+    """Return, for each currency, the spans of time that every bank account or source of the
+    currency covers.
 
     names  pairs of a currency and the name of a bank account or source
     """

@@ -72,13 +72,13 @@ class BookLine:
     line_id      id of this version of the line; a changed line has another id
     reference    the order, invoice, member or entry, as the merchant writes it
     money        amount with the file's sign
-    placed_at    when it was placed; None if the file does not say
+    placed_at    when the order was placed; None if the file does not say
     status       status according to the merchant; None if the file does not say
     group        name shared by lines that are paid together; None for a single line
     refunded     refunded minor units, never negative; None if the file does not say
     refunded_at  date of the last refund; None if the file does not say
-    method       payment method, as the shop writes it; several are joined by +. None if the file
-                 does not say
+    method       payment method, as the shop writes it. Several methods are joined by `+`. None if
+                 the file does not say
     """
 
     line_id: str
@@ -194,10 +194,11 @@ OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"
 class Methods:
     """Payment methods whose money comes through no provider. Case and blanks do not matter.
 
-    outside  paid to the shop itself: cash, cheques
-    bank     paid to the shop's bank account; a bank line may be matched with the order
-    tender   paid with money that the shop owed the customer: gift cards, store credit. It may cover
-             only part of the price, together with another method
+    outside  methods of payment to the shop itself, such as cash and cheques
+    bank     methods of payment to the shop's bank account. A bank line may be matched with the
+             order
+    tender   methods of payment with money that the shop owes the customer, such as gift cards and
+             store credit. Such a payment may cover a part of the price, and another method the rest
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS

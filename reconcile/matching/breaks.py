@@ -43,14 +43,14 @@ class Break:
     subject     text that distinguishes breaks with equal cause, order and payment. It is the part
                 of a line's id that all versions of the line share
     money       amount at stake, never negative
-    since       instant from which the break's age counts. It is the latest date of the items that
-                disagree
+    since       instant from which the break's age counts. It is the latest date of the lines or
+                amounts that disagree
     cites       ids of the events, records and lines that show the break
     candidates  nearest lines that did not match, at most three, the nearest first
     left        amounts that the break leaves unsettled, one for each currency, never zero. An
-                amount is positive if money is still to come. It is posted in transit if the cause
-                is about the bank, and in the wallet if the cause is about a wallet. Else it is
-                posted in the clearing account
+                amount is positive if money is still to come. An amount is posted to the account for
+                money in transit if the cause is about the bank, to the wallet if the cause is about
+                a wallet, and otherwise to the clearing account
     """
 
     cause: BreakCause

@@ -197,8 +197,8 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return further facts about a near miss: a name in a text, an equal number, nearly equal
-    times."""
+    """Return further facts about a near miss: one line names the other in a text, the phone number
+    is the same, or the times are nearly equal."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))
@@ -259,10 +259,12 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the part that remains between equal beginnings and equal ends.
+    """Return the length of the part in which two texts differ, between an equal beginning and an
+    equal end.
 
     This length equals the edit distance if one character is wrong, missing or doubled, or if two
-    characters are swapped. In other cases the length is never smaller than the edit distance.
+    neighbouring characters are swapped. In other cases the length is never smaller than the edit
+    distance.
     """
     first = 0
     shorter = min(len(one), len(other))

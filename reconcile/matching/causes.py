@@ -70,11 +70,13 @@ class Cause:
     sentence     template of the sentence on what differs, without a full stop
     rated        template that replaces `sentence` if the amounts are compared at a rate
     step         template of the instruction for a person, without a full stop
-    step_by_how  templates that replace `step` for money that went back in only one way, by that way
+    step_by_how  templates that replace `step` if money went back in only one way; the keys are the
+                 ways
     partners     causes of breaks that may be the other half of the break. A match by hand closes
                  both breaks
-    not_by_hand  text on what closes the break, if a match by hand cannot close it
-    two_people   reason why two people must always accept the break; empty if one person can
+    not_by_hand  what closes the break, as a text, if a match by hand cannot close it
+    two_people   reason why two people must always accept the break; empty if one person can accept
+                 it
     accepts      findings on the break's order that are accepted together with the break
     late         decision to propose if the break is about late money
     blocks       whether the break must be decided before its month can be closed

@@ -97,7 +97,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlLine:
-    """Number and sums, in minor units, of rows of one side and currency in one bucket.
+    """The rows of one side, currency and bucket: their number, and their sums in minor units.
 
     fee, net  sums of fee and net of statement lines; zero on the other sides
     """
@@ -288,7 +288,8 @@ def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...
 
 
 def break_totals(breaks: Iterable[Break]) -> tuple[BreakTotal, ...]:
-    """Return the number of these breaks, and their money, by cause and currency."""
+    """Return the total of these breaks for each cause and currency: their number and their
+    money."""
     sums: dict[tuple[BreakCause, str], list[int]] = {}
     for found in breaks:
         each = sums.setdefault((found.cause, found.money.currency), [0, 0])

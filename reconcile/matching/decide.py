@@ -92,9 +92,9 @@ class Pair:
     def tendered(self) -> int:
         """Return the part of the book's amount that no provider received, in minor units.
 
-        A book states either whole prices or the amounts due at providers. Assume the one that is
+        A book states either whole prices or the amounts due at providers. Assume whichever is
         nearer to the money that came. If the shop stated no tender, the book itself may name a
-        second payment method (`by_method`). Return 0 if no part was paid otherwise.
+        second payment method (`by_method`). Return 0 if every part was paid at providers.
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -213,7 +213,7 @@ def amounts_fit(pair: Pair) -> bool:
 def _compared(pair: Pair) -> tuple[int, int]:
     """Return the captured and returned amounts to compare with the book.
 
-    Money beyond the price counts only if the book states all the money that came.
+    Money beyond the price is included only if the book's amount equals all the money that came.
     """
     funds = pair.funds
     if funds.captured == pair.charge:

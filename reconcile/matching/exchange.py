@@ -122,9 +122,9 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Return whether lines settle a capture in another currency.
 
-    An equal number in another currency is not an exchange but a wrong currency. A line of another
-    source is no exchange even if `Terms.settles` allows it: its amount differs, and an equal
-    reference may be chance. An amount of zero has no rate.
+    If both numbers are equal, the currency is wrong and there is no exchange. A line of another
+    source is no exchange, even if `Terms.settles` allows such lines: the amounts differ, and the
+    references may be equal by chance. An amount of zero has no rate.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
@@ -163,8 +163,8 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these returns are increases of one running total. A statement may combine
-    several increases in one line, because the provider divides a total as it likes."""
+    """Return whether these returns are increases of one running total. A statement may state
+    several increases in one line, because each provider divides a running total in its own way."""
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

@@ -117,8 +117,8 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Add book lines that were set aside, or that a method of joining claimed but did not
-        use."""
+        """Add book lines that were set aside. Also add book lines that were taken for a method of
+        joining, but were not used by it."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -136,7 +136,8 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines that people paired: one with one, or one with several."""
+    """Join orders and book lines that people paired. A pair may be one order and one book line. One
+    order may also be paired with several book lines, or one book line with several orders."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -153,8 +154,8 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines that people paired with an order's only open capture, or with a book
-    line. Several lines may be parts of one capture."""
+    """Join statement lines that people paired with an order or a book line. An order must have only
+    one open capture, which the line then settles. Several lines may be parts of one capture."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.order, []).append(name)
@@ -182,8 +183,8 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report a book line and a statement line without a webhook: as a match, or with their
-    difference."""
+    """Report a book line and a statement line that were paired although no webhook arrived. If the
+    amounts are equal, report a match; otherwise report the difference."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -272,8 +273,8 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join one payment with several book lines of a group, or several payments with the group's
-    lines."""
+    """Join payments with the book lines of one group. One payment may pay several lines of the
+    group, or several payments may pay the lines together."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -290,8 +291,8 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join the book lines of one group with the only order that fits, else with all orders
-    together."""
+    """Join the book lines of one group with the only order that fits. If no single order fits, join
+    them with all orders of the group together."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:

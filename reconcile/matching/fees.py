@@ -131,7 +131,7 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Return the tariffs as rules. Special rules with equal tariffs become one rule if only their
+    """Turn the tariffs into rules. Special rules with equal tariffs become one rule if only their
     last detail differs. The rule for the general tariff comes last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
@@ -145,8 +145,8 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return the tariff that explains the most lines exactly, after the number of those lines.
-    Return 0 and an empty tariff if too few lines are explained."""
+    """Return (number, tariff): the tariff that explains the most lines exactly, and the number of
+    these lines. Return 0 and an empty tariff if too few lines are explained."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)
@@ -169,7 +169,8 @@ def _tariff(lines: Group) -> tuple[int, Tariff]:
 
 
 def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    """Return percentages on a grid: near the median of the slopes, and the most common slopes."""
+    """Return candidate percentages, rounded to a grid. They are the percentages around the median
+    of the slopes, and the most common slopes."""
     steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
     middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
     near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]

@@ -62,15 +62,16 @@ class Funds:
     captured  sum of captures in `currency`. Payments in doubt are left out unless the order is
               unresolved
     refunded  sum of returns in `currency`, as a positive number, of the same payments
-    over      part of `captured` beyond the price, whether it is held or went back. The part on top
-              is not included
-    on_top    part of `captured` on top of the price, whether it is held or went back
+    over      part of `captured` beyond the price, without the part on top. It may be held or may
+              have gone back
+    on_top    part of `captured` on top of the price. It may be held or may have gone back
     in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
     doubted   payments in doubt
     at_doubt  money at stake in `doubted`, by currency; empty for unresolved orders
     owed      money held beyond the price and owed back, by currency
     tendered  part of the orders' prices that was paid otherwise, in `currency`
-    beside    unsettled money of statement lines, which the break about the order's doubt reports
+    beside    unsettled money of statement lines. The break about the doubt in the order reports
+              this money
     at        when the last money came; without money, when the order was opened
     """
 
@@ -119,7 +120,8 @@ class Funds:
 
     @property
     def at_stake(self) -> int:
-        """Return the most that may have been captured or returned, at most MAX_MINOR."""
+        """Return the largest amount that may have been captured or returned, limited to
+        MAX_MINOR."""
         return min(max(self.captured + self.in_doubt, self.refunded), MAX_MINOR)
 
     @property
@@ -326,14 +328,15 @@ class Left:
     idle       book lines of one reference that claim no money. An order with another key may have
                paid them
     captures   captures that a statement should already have
-    awaited    captures that a later statement may have. An unmatched line may settle them, too
+    awaited    captures that may still come in a later statement. An unmatched line may settle them,
+               too
     lines      statement lines of unknown payments
     suspended  statement lines of unallocated payments
     paid_out   disbursements. They have a key if they name an order or a payment that has money
     refunds    orders whose book states a refund that has not arrived. A disbursement may be that
                refund
-    together   ids of first book lines, by order, for orders that may also have paid other lines of
-               their group
+    together   id of the first book line of each order that may also have paid other lines of its
+               group
     """
 
     orders: list[TakingRow] = field(default_factory=list)
