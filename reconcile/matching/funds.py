@@ -363,7 +363,7 @@ class Left:
 
 
 def keep(pool: list[Kept], row: Kept) -> bool:
-    """Add a row to a pool; return False if the pool is full."""
+    """Add a row to the rows for the second look. Return False if there is no room for more rows."""
     if len(pool) >= MOST_LEFT:
         return False
     pool.append(row)

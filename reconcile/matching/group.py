@@ -52,7 +52,8 @@ NOT_SEARCHED: Facts = (("searched", False),)
 
 
 class Deciding:
-    """Decides groups. Every row gets its bucket, at once or at the end."""
+    """Decision maker for groups of rows. Every row is put into a bucket, either at once or at the
+    end."""
 
     def __init__(self, terms: Terms, tally: Tally, left: Left) -> None:
         self.terms, self.tally, self.left = terms, tally, left
@@ -116,7 +117,7 @@ class Deciding:
 
     def _apart(self, funds: list[Funds], references: dict[str, list[BookRow]]) -> None:
         """Set aside orders that have no book lines, and book lines that have no money. The second
-        look searches partners for them."""
+        look searches for their partners."""
         for each in funds:
             if not keep(self.left.orders, each.rows[0]):
                 self.end_order(each, facts=NOT_SEARCHED)
@@ -124,7 +125,7 @@ class Deciding:
             self._unpaid(rows)
 
     def _tendered(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report the book lines of an order that only tenders paid."""
+        """Report the book lines of an order that was paid by tenders only."""
         lines = lines_of(rows)
         if lines.currencies != {funds.currency}:
             self._unpaid(rows)
@@ -212,8 +213,8 @@ class Deciding:
         self.tally.place_book(rows, "ambiguous")
 
     def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report an order that several book lines fit. The lines get no bucket here; the caller
-        places them."""
+        """Report an order that several book lines fit. This method puts the lines into no bucket;
+        its caller does."""
         found = Break(
             cause="ambiguous",
             order=funds.order,
@@ -270,13 +271,13 @@ class Deciding:
             self.end_line(line, facts=NOT_SEARCHED)
 
     def _paid_out(self, line: StatementRow) -> None:
-        """Set aside a disbursement, which may be a refund."""
+        """Set aside a disbursement for the second look, because it may be a refund."""
         if not keep(self.left.paid_out, line):
             self.tally.place_lines([line], "other_business")
             self.tally.unsearched += 1
 
     def plainly_unsettled(self, row: TakingRow) -> None:
-        """Set aside the capture of a plain order, because no statement line settles the capture."""
+        """Set aside the capture of a plain order, if no statement line settles it."""
         self.unsettled(captures_of(row)[0])
 
     def unsettled(self, capture: Capture) -> None:
@@ -288,8 +289,8 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over rows that another matching set aside, up to the limit of rows. The order of the
-        rows is the order in which one matching of all rows would have read them."""
+        """Take over rows that another matching set aside, up to the limit of rows. Take the rows in
+        the order in which a single matching of all rows would have read them."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:

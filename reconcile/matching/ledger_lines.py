@@ -45,7 +45,7 @@ class Taken:
 class Doubted:
     """A payment in doubt.
 
-    unsure  kinds of its movements without one known amount
+    unsure  kinds of its movements whose amount is not certain
     cites   ids of the events that its movements rest on
     """
 
@@ -117,7 +117,8 @@ class LedgerLine:
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
-    """Return the order's money as of the ledger's instant; None for an order without evidence."""
+    """Return the ledger line of an order as of the ledger's instant; None for an order without
+    evidence."""
     filed, heard = ledger.case.filed, ledger.case.heard
     dates = [heard[0].at] if heard else []  # events are sorted by date
     dates += [r.at for r in (filed.placed, filed.canceled, filed.fulfilled) if r is not None]
@@ -204,8 +205,8 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 def _called(attempt: AttemptEvidence) -> str:
     """Return the reference by which statements name the payment.
 
-    An answer about a session names only the session. In that case, return the payment reference
-    that the unconfirmed events name, if all of them name the same one.
+    An answer about a session names only the session. In that case, the unconfirmed events may name
+    the payment. If they all name one payment, return its reference.
     """
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
@@ -218,7 +219,8 @@ def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...
     """Return amounts that may have been captured and for which the ledger has no entry.
 
     If the amount of a capture is uncertain, return the largest amount that is stated for it. If an
-    unresolved order has no amount at all, return its price. The README has the table.
+    unresolved order has no amount at all, return its price. A table of all cases is in
+    reconcile/README.md.
     """
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
@@ -263,7 +265,8 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and all undoubted money in other currencies."""
+    """Return the surplus in the order's currency. In other currencies, return all held money of the
+    payments that are not in doubt."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

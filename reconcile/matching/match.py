@@ -34,7 +34,8 @@ from reconcile.money import Money
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
-    """Yield the matches of each method of the second look, the most certain method first."""
+    """Join rows by each method of the second look, the most certain method first. Yield the
+    decisions of each method."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
@@ -180,7 +181,7 @@ class _Unmatched:
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
-        """Return the nearest lines.
+        """Return the candidates that are nearest to the wanted line.
 
         charged  indexes of lines whose amounts may be lower because a provider or a bank deducted a
                  charge
@@ -297,7 +298,7 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """Match everything on one core: `by_key`, then `rest`."""
+        """Match everything in this process: first `by_key`, then `rest`."""
         yield from self.by_key(takings=takings, book=book, statements=statements)
         yield from self.rest()
 
@@ -366,7 +367,8 @@ class Matching:
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield captures whose statement line is awaited or missing."""
+        """Yield the captures that no statement line settles, by source, currency and age. Their
+        line is either still awaited or missing."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
@@ -375,9 +377,9 @@ class OtherPeriods:
     """A matching of the orders of all other periods. It finds the statement lines of these orders
     that settle no movement.
 
-    A report assigns a statement line to the period of the money that the line settles, not to the
-    period of the order. If the line settles nothing, its own date decides. So the report must know
-    which lines settle nothing. Memory is bounded as in any matching.
+    A report places a statement line in the period of the money that the line settles. If the line
+    settles nothing, the report places it by the line's own date. So the report must know which
+    lines settle nothing. The memory is limited as in any matching.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -440,8 +442,8 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Yield changes in reading order, then results that only one of the two matchings has, by
-    identity."""
+    """Yield the results that differ, in the order in which they are read. Then yield the results
+    that only one of the two matchings has, sorted by identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

@@ -75,7 +75,7 @@ class Transfer:
 class Transfers:
     """Orders that are not yet matched with bank lines.
 
-    orders  orders that are not matched yet, by the subject of their book line
+    orders  the remaining orders, by the subject of their book line
     """
 
     def __init__(self, orders: Iterable[BookLine], *, methods: Methods) -> None:
@@ -93,7 +93,8 @@ class Transfers:
         return bool(outside) and order.status in ("paid", "refunded")
 
     def by_hand(self, lines: Sequence[BankLine], hands: Iterable[HandMatch]) -> Iterator[Transfer]:
-        """Yield matches by hand: a line with several orders, or an order with several lines."""
+        """Yield transfers that people matched by hand. A line may be matched with several orders,
+        or an order with several lines."""
         known = {subject_of(line.line_id): line for line in lines}
         given: dict[str, set[str]] = defaultdict(set)
         for hand in hands:
@@ -111,7 +112,8 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield lines whose texts name orders that they pay: one order, or all of them together."""
+        """Yield transfers by lines whose texts name orders. A line may pay one of the named orders,
+        or all of them together."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:
@@ -141,13 +143,14 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether an amount pays the order. If a gift card paid a part, the rest is
-        enough."""
+        """Return whether an amount pays the order. If a gift card paid a part of the price, a
+        smaller amount is enough."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield pairs of lines and bank transfer orders whose sums and dates fit no other."""
+        """Yield transfers of a line and an order paid by bank transfer, if their sums and dates fit
+        each other and no other line or order."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

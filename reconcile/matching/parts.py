@@ -37,7 +37,7 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each line with a part of equal amount, the earliest part first.
 
-    If an amount occurs in more lines than parts, no line with this amount is paired. If all parts
+    If more lines than parts have the same amount, no line with that amount is paired. If all parts
     are paired and the other lines add up to zero, these lines are corrections. In that case, no
     pairs are returned, and all lines together settle all parts.
     """

@@ -75,7 +75,8 @@ def joined_dates(
     common date.
 
     The names in the result are the keys of the rows, or `place_of` a statement line. Pass all rows
-    that a group, a hand match or a payment may join with each other. Other rows do no harm.
+    that a group, a hand match or a payment may join with each other. It does no harm to pass other
+    rows, too.
     """
     sets = _Sets()
     for booked in book:
@@ -161,7 +162,7 @@ def _own_dates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Period from `since` to before `until`. A bound of None is open."""
+    """Period that begins at `since` and ends just before `until`. A bound of None is open."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -204,7 +205,7 @@ def within(
 
     joined     date that decides the period of each order that belongs together with others
                (`joined_dates`)
-    elsewhere  set to which ids of statement lines are added whose own date is outside the period.
+    elsewhere  set that receives the ids of statement lines with an own date outside the period.
                Lines that plainly settle their order are not added
     outside    function that is called with each order outside the period and with each line without
                an order. It is not called for a plainly settled order without a book line

@@ -56,9 +56,9 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund for which a line took money; None if there is none. The line and the
-    refund must have the same refund reference. If one of them has no refund reference, they must
-    have the same payment."""
+    """Return the failed refund for which a line took money; None if there is none. The refund
+    references of the line and the refund must be equal. If the line or the refund has no refund
+    reference, their payments must be equal."""
     if row.kind != "refund":
         return None
     for each in failed:
@@ -72,9 +72,12 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Return whether a line returns money. A line of another kind than payment always does. A
-    payment line may correct a capture instead. It returns money only if it is negative, and its
-    amount is that of one return of its payment or of all returns together."""
+    """Return whether a line returns money.
+
+    A line of any kind but payment returns money. A payment line may also be the correction of a
+    capture. It returns money only if it is negative, and if its amount equals one return of its
+    payment or the sum of all returns.
+    """
     if row.kind != "payment":
         return True
     fitting = [each for each in returns if may_be_of(row, each, terms)] if row.gross < 0 else []
@@ -85,9 +88,12 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
     """Return the returns of one payment that add up to these lines; an empty list if no returns do.
 
-    Try one return first. Then try all returns, because one line may combine several refunds. At
-    last, try all returns until the date of the last line, because part of a lost dispute may have
-    come back later.
+    The following are tried in order:
+
+    - one return
+    - all returns, because one line may combine several refunds
+    - all returns up to the date of the last line, because part of a lost dispute may have come back
+      later
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -101,11 +107,12 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Divide lines into lines that cancel each other out in pairs, and all other lines.
+    """Divide lines into pairs of lines that cancel each other out, and all other lines. The ledger
+    has no movement for such pairs, which are:
 
-    One pair is a dispute that took money and the win that returned it. Another is a refund and the
-    line that returned its money. The last is a payment that was announced and did not come. The
-    ledger has no movement for these pairs.
+    - a dispute that took money, and the win that returned it
+    - a refund, and the line that returned its money
+    - a payment that was announced, and the line that says that it did not come
     """
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
@@ -128,8 +135,9 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one of two lines gave back the money that the other line took. The lines must
-    have the same refund reference; if a line lacks one, the same payment."""
+    """Return whether one of two lines gave back the money that the other line took. Both lines must
+    have the same refund reference. If a line has no refund reference, both must have the same
+    payment."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}

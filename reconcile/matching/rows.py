@@ -54,9 +54,10 @@ class TakingRow(NamedTuple):
     payment   payment reference of the capture; empty if no money moved
     cite      id of the event that states the capture; empty if no money moved
     at        date that the provider gave the capture; without a capture, `opened_at`
-    whole     ledger line of an order that is not plain. The six fields above are then unused
-    beside    unsettled money of statement lines that the break about the order's doubt reports. A
-              matching sets it
+    whole     ledger line of an order that is not plain. For such an order, the fields `minor` to
+              `at` are unused
+    beside    unsettled money of statement lines, which the break about the doubt in the order
+              reports. The matching sets this field
     """
 
     key: str
@@ -96,7 +97,7 @@ class StatementRow(NamedTuple):
               of the only order whose ledger has the line's payment, or NO_KEY. The reader of the
               lines sets it
     source    source whose statement has the line; empty if unknown. If another source has its own
-              statements, an equal payment reference there is another payment
+              statements, the same payment reference in those statements means another payment
     known_at  when a line without a date was first imported; None for other lines
 
     The order that a line names has priority because it never changes, so lines can be stored in its
@@ -141,11 +142,13 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Return whether a flat row holds everything that matching needs to know about the order.
+    """Return whether a flat row holds everything that matching needs to know about the order. That
+    is so if all of these are true:
 
-    The order must have succeeded with one capture that one event states, or no money moved and the
-    order is not unresolved. It must have no WEIGHTY finding, no payment in doubt and no failed
-    refund. Nothing may be owed back, tendered or on top of the price.
+    - no money moved and the order is not unresolved, or the order succeeded with one capture that
+      one event states
+    - the order has no WEIGHTY finding, no payment in doubt and no failed refund
+    - nothing is owed back, tendered or on top of the price
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
@@ -182,7 +185,8 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest         lines that state no money movement, if other lines of the reference do
+    rest         further lines of the reference, which do not count. If some lines state that money
+                 moved, these are the lines that do not
     status       common status of the lines
     charge       sum of the positive amounts. A line that repeats another line's charge is not
                  included
@@ -247,8 +251,8 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """Return the lines of one reference. If some lines say that money moved, the other lines become
     `rest`.
 
-    If the reference has a `paid` line, a `refunded` line with no larger amount repeats that line's
-    charge.
+    A `refunded` line repeats the charge of a `paid` line of the reference, if its amount is not
+    larger.
 
     apart  whether to count such a `refunded` line as a separate charge, which came and went back
     """
@@ -299,8 +303,8 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that a line says went back: the stated amount, else all if the status is
-    `refunded`.
+    """Return the amount that went back according to a line. If the line states no refunded amount
+    but has the status `refunded`, its whole amount went back.
 
     A refunded amount of 0 counts as not stated, because exports fill the column with 0 in every
     row.
@@ -359,16 +363,15 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two different rows can only be two statements of one movement.
+    """Return whether two different rows must be two statements of one movement. They are two
+    movements in each of these cases:
 
-    Rows of different amounts are two movements, except that a payment's amount may have been
-    corrected. But two payments with different amounts and different times of day are two captures.
-    Rows with opposite signs are two movements, because one may cancel the other. Lines of two
-    wallets are two movements, even with one receipt.
-
-    All other rows are one movement if they name the same payout. If one of them names no payout,
-    both must have the same day of settlement. The days are compared in every zone in which the file
-    may have been read.
+    - their amounts differ. But the amount of a payment may have been corrected, unless the two rows
+      have opposite signs or different times of day
+    - they are lines of two wallets, even with one receipt
+    - they name different payouts
+    - one of them names no payout, and their days of settlement differ. The days are compared in
+      every zone in which the file may have been read
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -384,10 +387,8 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
 
 def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two rows of different amounts may be one corrected movement, or two.
-
-    An example is two refunds of one payment on one day.
-    """
+    """Return whether two rows of different amounts may be one movement that was corrected. But they
+    may also be two movements, such as two refunds of one payment on one day."""
     if one.money == other.money or _opposite(one, other) or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)
@@ -418,7 +419,7 @@ def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
     A date without a time is stored as the first instant of its day. The same date may have been
-    read once in UTC and once in the calendar's zone; then the two instants differ.
+    read once in UTC and once in the calendar's zone. Its two instants differ, but count as one day.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

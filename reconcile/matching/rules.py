@@ -33,9 +33,9 @@ class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
     tolerance  minor units by which the fee may differ, because providers round
-    where      conditions for a statement line: the name of a detail with its allowed values. The
-               value "" allows a line that does not state the detail. Without conditions, every line
-               fits
+    where      conditions for a statement line, each with the name of a detail and its allowed
+               values. If "" is an allowed value, lines that do not state the detail fit, too.
+               Without conditions, every line fits
     """
 
     source: str
@@ -90,9 +90,9 @@ class MatchRules:
                     no expected fee
     bank_margin     how long a payout may take to reach the bank. A bank line without a reference is
                     matched with a payout only within that time
-    bank_payers     texts, in upper or lower case, of which the bank line of a payout contains one.
-                    If empty, any credit may be a payout
-    other_business  texts that mark other business. A bank line with one of them is no payout
+    bank_payers     texts that identify the bank line of a payout. The line contains at least one of
+                    them, in upper or lower case. If empty, any credit may be a payout
+    other_business  texts that mark other business. A bank line with such a text is no payout
     rates           expected exchange rates. A pair of currencies that is not listed has no expected
                     rate
     methods         payment methods in the book whose money comes through no provider
@@ -174,7 +174,8 @@ class Coverage:
     books       spans of each order book. An order is in only one book, so a missing book line is
                 reported only for a date that all books cover
     statements  spans of each source. A source that is not listed has no statements
-    wallets     spans of sub-accounts of sources. A source is covered where all its sub-accounts are
+    wallets     spans of sub-accounts of sources. A source is covered at the times at which all its
+                sub-accounts are covered
     bank        spans of each bank account
     takings     when the provider's webhooks began to arrive; None if there is no such limit
     lost        accepted gaps, in which webhooks may be lost
@@ -191,12 +192,12 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why an item dated `at` may be missing from the files that cover these spans. Return
-    None if the item must be there.
+    """Return why an item dated `at` may be missing from the files that cover these spans:
 
-    The item must be there if `due` has passed and one span covers the time from `at` to `due`. It
-    is awaited if the last span ends before `due`, because a later file may contain it. It is not
-    covered if `at` is before the first span or between two spans.
+    None         the item must be there, because `due` has passed and one span covers the time from
+                 `at` to `due`
+    awaiting     a later file may contain the item, because the last span ends before `due`
+    not_covered  `at` is before the first span or between two spans
     """
     if spans and at >= spans[-1].until:
         return "awaiting"
@@ -220,7 +221,10 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the hand match that a person makes by giving a line or an order to a break."""
+    """Return the hand match of a break with a line or an order that a person names.
+
+    given  the line or the order
+    """
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
@@ -305,7 +309,8 @@ class Terms:
         return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Return whether the line's fee is the expected one, or no fee is expected.
+        """Return whether the line's fee is the expected fee. Also return True if no fee is
+        expected.
 
         This is called for every plain order, so it uses positions instead of names.
         """

@@ -34,7 +34,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines that the break about an order's doubt reports, by order
+    beside    lines that are reported by the break about the doubt in an order, by order
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -147,8 +147,9 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle a movement of unknown amount. Return whether it
-        may. The break about the doubtful payment or its order reports the line's money."""
+        """Put a line into a bucket if it may settle a movement of unknown amount. Return whether
+        the line was put into a bucket. The break about the doubtful payment, or about its order,
+        reports the line's money."""
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -249,7 +250,8 @@ class Settling:
     def _join_by_source(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines whose sources fit, each group separately."""
+        """Group captures and lines by sources that fit each other. Join the captures and lines of
+        each group."""
         for fitting, lines in by_source(captures, rows, terms=self._terms):
             if fitting:
                 self._join_of_key(rest, fitting, lines)
@@ -286,8 +288,8 @@ class Settling:
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
         """Match parts of a payment with the lines that settle them. Return the parts and lines that
-        are left. Either each line settles one part, or all remaining lines together settle all
-        remaining parts."""
+        are left. A line may settle one part. If no further pairs are found, the remaining lines
+        together may settle all remaining parts."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -350,7 +352,7 @@ class Settling:
         self._tally.place_lines([row], "fee_unexpected")
 
     def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
-        """Report a capture whose lines state another amount or currency."""
+        """Report a capture that is settled by lines with another amount or currency."""
         currency, settled = capture.currency, sum([row.gross for row in rows])
         stated = [("settled", Money(minor=row.gross, currency=row.currency)) for row in rows]
         captured = Money(minor=capture.minor, currency=currency)
@@ -457,8 +459,8 @@ class Settling:
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
-        """Report lines of one payment and kind whose sum differs from the money that went back.
-        Return the returns that no line settles."""
+        """Report lines of one payment and kind if their sum differs from the returned money. Return
+        the returns that no line settles."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]
@@ -498,9 +500,9 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report lines that took another amount than went back, and place them.
+        """Report lines whose sum differs from the returned money, and put them into a bucket.
 
-        more  amount taken minus amount returned
+        more  sum that the lines took minus the returned money
         """
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
@@ -589,8 +591,8 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line without a movement leaves unsettled. If the line increases the
-    balance, the amount is negative; if the line decreases it, positive."""
+    """Return the amount that a line without a movement leaves unsettled. The amount is negative if
+    the line increases the balance, and positive if the line decreases the balance."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

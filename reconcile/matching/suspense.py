@@ -74,7 +74,8 @@ class Suspended:
 
     taken       movements of the payment, in the order in which they became known
     steps       changes of the money in suspense, in the order in which they became known
-    stands      last decision of a person about the payment, if it is still valid; else None
+    stands      last decision of a person about the payment; None if there is no decision that is
+                still valid
     other_shop  whether the payment belongs to another shop. If so, none of its money is in suspense
     """
 
@@ -103,8 +104,9 @@ class Suspended:
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return the money in suspense by currency.
 
-        before  instant before which a step must be dated to count; None to count all steps
-        known   whether to compare when a step became known, instead of its date
+        before  only steps before this instant count; None to count all steps
+        known   whether the time at which a step became known must be before the instant, instead of
+                its date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:
@@ -128,7 +130,8 @@ class Suspended:
         return "payment_unallocated" if stands is None else "awaiting_refund"
 
     def found(self, lines: list[StatementRow]) -> Break | None:
-        """Return a break that asks a person to assign the payment; None if no assignment is needed.
+        """Return the break that asks a person to assign the payment; None if nobody needs to assign
+        it.
 
         lines  statement lines that name the payment
         """
@@ -227,7 +230,7 @@ def age_of(suspended: Suspended, *, at: Instant) -> Age:
 
 
 class Suspense:
-    """All suspended payments of one matching, by their provider references."""
+    """All suspended payments of one matching, indexed by the provider's references."""
 
     def __init__(
         self,
@@ -236,8 +239,8 @@ class Suspense:
         since: Instant | None = None,
         until: Instant | None = None,
     ) -> None:
-        """Index the payments. A payment is reported if it was first captured from `since` to before
-        `until`."""
+        """Index the payments. A payment is reported if its first capture is at or after `since` and
+        before `until`."""
         self._since, self._until = since, until
         self._by_payment: dict[str, list[Suspended]] = {}
         for each in payments:

@@ -119,8 +119,8 @@ class Tally:
             self._add_order(self._sheet("takings", bucket), row)
 
     def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
-        """Count an order once in each currency that was captured. If no money was captured, count
-        the order in the price's currency."""
+        """Count an order once in each currency in which money was captured. If no money was
+        captured, count the order in the currency of its price."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
             sums[capture.currency] = sums.get(capture.currency, 0) + capture.minor
@@ -155,7 +155,7 @@ class Tally:
         return found
 
     def report(self, decision: Decision) -> None:
-        """Store a decision for `take_decisions`; count it if it is a break."""
+        """Store a decision for `take_decisions`. If the decision is a break, also count it."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
@@ -326,11 +326,12 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """Where plainly agreeing orders are counted.
+    """The sheets and functions that count plainly agreeing orders.
 
     agreed     sheet in which book and ledger lines are counted
     settled    sheet in which statement lines are counted
-    fee_fits   function that returns whether a line's fee is the expected one, or no fee is expected
+    fee_fits   function that returns whether a line's fee is the expected fee; also true if no fee
+               is expected
     unsettled  function that is called with a plain order whose capture has no statement line
     """
 
@@ -398,7 +399,8 @@ def merge(
 
 
 def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) -> None:
-    """Add the `Sums` of plain orders' statement lines to the sheets `agreed` and `settled`."""
+    """Add sums of the statement lines of plain orders to the sheet `settled`. Add their count and
+    gross sum to the sheet `agreed`."""
     if sums[COUNT]:
         _plus(settled[currency], sums)
         _plus(agreed[currency], sums[: SUM + 1])
@@ -417,7 +419,7 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
-    """Move all rows of a key to a list. Return the two rows that follow."""
+    """Move all rows of a key to a list. Return the next two rows, which were read ahead."""
     make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:

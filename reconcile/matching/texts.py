@@ -54,8 +54,9 @@ _DATE: Final = re.compile(
 
 
 def telling(key: str) -> bool:
-    """Return whether a payout may be searched for by this key in the texts of bank lines. The key
-    must be long enough and not a date, because texts often contain their own date."""
+    """Return whether a key of a payout is distinctive enough to find the payout in the texts of
+    bank lines. The key must be long enough. It must not be a date, because texts often contain
+    their own date."""
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 

@@ -81,15 +81,15 @@ MOST: Final = 1_000_000
 class WalletSums:
     """Movements of a wallet in a period, in minor units of its currency.
 
-    opening      balance at the start of the period as stated. If none is stated, the sum of all
+    opening      stated balance at the start of the period. If no balance is stated, the sum of all
                  earlier movements
     settled      money that came from or went to payments, as a net sum
     withdrawn    money that came from or went to the bank, as a net sum
     transferred  money that came from or went to other wallets or currencies, as a net sum
     held         money that was released or put on hold, as a net sum
     disbursed    money that came from or went to other people, as a net sum
-    stated       balance at the end of the period as stated; None if none is stated
-    since        date of the oldest hold that is not released, for held money
+    stated       stated balance at the end of the period; None if no balance is stated
+    since        date of the oldest hold that is not released; only for sums of held money
     """
 
     source: str
@@ -130,8 +130,10 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return when the payout that follows these sorted payouts is late; None if payouts are
-    irregular. Payouts are regular if the longest time between two is at most twice the usual time.
+    """Return the instant after which the next payout is late; None if payouts are irregular.
+    Payouts are regular if the longest time between two payouts is at most twice the usual time.
+
+    paid  times of the earlier payouts, sorted
     """
     if len(paid) < PAST_LEAST:
         return None
@@ -179,9 +181,9 @@ class Wallets:
     ) -> WalletSums:
         """Add up the movements of a wallet, and check its stated balance at each instant.
 
-        The order of rows with one instant is unknown. Together they must change the earlier balance
-        to one of the balances that they state. That balance must not be the starting balance of
-        another of these rows.
+        The order of rows with one instant is unknown, so they are checked together. From the
+        earlier balance, they must lead to one of the balances that they state. That balance must
+        not be the balance at which another of these rows starts.
         """
         start = self._period.since
         stated, opening = None, None
@@ -243,8 +245,8 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report a late withdrawal: the pause is longer than ever, and the balance is high
-        enough."""
+        """Report a late withdrawal. A withdrawal is late if the pause since the last withdrawal is
+        longer than any before, and if the balance is enough for a withdrawal."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -280,8 +282,8 @@ class Wallets:
         the rows contradict.
 
         before  balance before these rows; None if unknown
-        after   last row before these rows, for the report. If it is in another file, a file between
-                the two may be missing
+        after   last row before these rows, which the report shows. If that row is in another file,
+                a file between the two files may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:

@@ -111,8 +111,8 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings. The reversal of a reversal has the words of the
-    original transaction."""
+    """Return a transaction with opposite postings. If the transaction is itself a reversal, the
+    result has the words of the transaction that was reversed."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -128,7 +128,7 @@ CITED: Final = 20
 
 class AdjustedMoney:
     """Amounts that adjusting entries move between accounts, by closed month and currency. Each
-    amount is the sum of the debit balances that the entries leave on accounts."""
+    amount is the sum of the debit balances that result from the entries, over all accounts."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()

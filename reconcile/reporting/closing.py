@@ -50,8 +50,8 @@ class Figure:
     """One sum of a report: `count` of things, `sum` in minor units of `currency`.
 
     table     the table of the report
-    line      the row of the table: an outcome, a flow, a cause
-    what      the sum of the row, such as `captured`; empty if it has one sum
+    line      the row of the table: an outcome, a flow or a cause
+    what      which sum of the row this is, such as `captured`; empty if the row has only one sum
     """
 
     table: str
@@ -201,7 +201,7 @@ class Print:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusted:
-    """Changes that a report makes to a month that was closed before."""
+    """Changes that a report makes to a month that is already closed."""
 
     period: str
     figures: tuple[Figure, ...]
@@ -255,7 +255,7 @@ class Closing:
 
     @property
     def history(self) -> str:
-        """Return `sha256:…` of the digests of all its evidence."""
+        """Return `sha256:…` of the digests of all evidence of this closing."""
         return fingerprint(_evidence_document(self))
 
 
@@ -472,7 +472,8 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name for making an exception, such as `pending` or `coverage:shop`."""
+        """Return the name by which a person makes an exception for this blocker, such as `pending`
+        or `coverage:shop`."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -535,8 +536,8 @@ def unread(behind_s: int) -> Blocker:
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
     """Yield a blocker for payments whose provider has not stated their position.
 
-    then  whether the month is closed as of a past instant. A provider that is asked now cannot
-          answer for a past instant
+    then  whether the month is closed as of a past instant. Then no provider can be asked now,
+          because its answer was not known at that instant
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -686,8 +687,8 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence for a coverage gap that another time zone explains, and a text that names
-    the files to import.
+    """Return (sentence, files). The sentence says that another time zone explains a coverage gap.
+    `files` is a text that names the files to import.
 
     A time zone explains the gap if one span covers the whole month, except for some hours at its
     ends. If more is missing, the sentence is empty.

@@ -52,7 +52,7 @@ class ChangeSeen:
     """An order whose published outcome changed between the start and the end of the period.
 
     at       when the last revision in the period was published
-    before   the last outcome published before the start
+    before   the outcome that was last published before the start of the period
     because  sentences of the last revision
     """
 
@@ -194,7 +194,8 @@ Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
-    """Return captures that the order's lines settle in another currency."""
+    """Return the captures that are settled in another currency, with the order's lines that settle
+    them."""
     if seen.taking is None or seen.shared:
         return []
     captures = [each for each in seen.taking.taken if each.kind == "captured"]
@@ -214,8 +215,8 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return the line's movements that no earlier line settled. Also return all movements that the
-    line settles.
+    """Return (fresh, taken). `fresh` has the movements of the line that no earlier line settled.
+    `taken` has all movements that the line settles.
 
     At some providers a negative payment is a refund or a reversal; otherwise it corrects a capture.
     A dispute line may settle exactly one reversal (`returning.is_of`).
@@ -302,8 +303,8 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return the flow to which the line's net amount belongs: money in a wallet, money in the
-        bank, or money not found yet."""
+        """Return the flow to which the line's net amount belongs. The flow says where the money is:
+        in a wallet, in the bank, or not found yet."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -315,8 +316,8 @@ class BankView:
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield, for each transfer of the period except withdrawals, the amount that the bank
-        lacks. A withdrawal takes money from a wallet, where it was already settled."""
+        """Yield the amount that the bank lacks for each transfer of the period. Withdrawals are
+        left out, because a withdrawal takes money from a wallet, where it was already settled."""
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
                 continue

@@ -219,8 +219,8 @@ def transactions(
     bank       bank leg; None without bank files, so that settled money counts as in the bank
     rates      expected exchange rates
     withdrawn  payouts that are withdrawals from a wallet
-    suspense   payments that are or were unallocated, by source and reference. `of_suspense` yields
-               the transactions from the time when they were unallocated
+    suspense   payments that are or were unallocated, by source and reference. Their transactions in
+               suspense come from `of_suspense` instead
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -369,7 +369,7 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return the money on top of the price for each movement, by role. The movement is given by its
+    """Return the money on top of the price for each movement, by role. The key of a movement is its
     index in `taken`.
 
     Credits are negative. The last captures brought the money on top, because they made the total
@@ -558,7 +558,7 @@ def written_off(
 
     Each amount is exactly what the break left in clearing, in transit or in a wallet.
 
-    found  break as any of the runs found it. Amounts are not taken from it but from `steps`
+    found  the break, as found by any run. The amounts come from `steps` instead
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None

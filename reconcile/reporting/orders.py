@@ -47,8 +47,11 @@ Two years have 105 weeks. Charts of longer periods have a point for each month."
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
-    """Return the steps of an order in the period, such as `new` and `closed`; an empty tuple if
-    none."""
+    """Return the steps of an order in the period, such as `new` and `closed`.
+
+    An order that was not open in the period has no steps, but it has the step `other` if its money
+    moved.
+    """
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
@@ -62,7 +65,7 @@ Key = TypeVar("Key")
 
 
 class Totals(dict[Key, list[int]]):
-    """Sums by key. Each key has as many sums as are added to it."""
+    """Sums by key. One key may have several sums; `add` adds one value to each sum."""
 
     def add(self, key: Key, *values: int) -> None:
         sums = self.get(key)
@@ -76,7 +79,7 @@ class Totals(dict[Key, list[int]]):
 def flow_rows(flow: Totals[tuple[str, r.FlowStep]]) -> tuple[r.FlowRow, ...]:
     """Return a row for every step of every currency, including steps without orders.
 
-    flow  number of orders and sum of prices
+    flow  number of orders and sum of their prices, by currency and step
     """
     none = [0, 0]
     return tuple(

@@ -23,7 +23,10 @@ DAYS_BACK: Final = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRate:
-    """A rate that was used; `day` is the day of the file that has it."""
+    """A rate that was used.
+
+    day  day of the merchant's file that has the rate; None for a rate from statements
+    """
 
     currency: str
     day: str | None
@@ -88,7 +91,7 @@ class Converter:
         return rounded if money.minor >= 0 else -rounded
 
     def used(self) -> Iterator[UsedRate]:
-        """Yield each rate that was used once, by currency and day."""
+        """Yield the used rates, each rate once, sorted by currency and day."""
         yield from (self._used[key] for key in sorted(self._used))
 
     def missing(self) -> tuple[str, ...]:
@@ -155,12 +158,13 @@ _AFTER_NET: Final[Mapping[r.Flow, int]] = {
 def in_own_currency(
     flows: Sums, rates: Rates | None, *, settled: Iterable[r.SettledInRow]
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
-    """Return money flows in the own currency, the rates used, and a remark on money without a rate.
+    """Return three results: the money flows in the own currency, the rates used, and remarks on
+    money without a rate.
 
     flows    sums of money by day, currency and `Flow`
     rates    rates of the merchant's own currency; None to return empty results
-    settled  captures with the amounts that they were settled for; `settled_at` derives rates from
-             these
+    settled  captures with the amounts for which they were settled; `settled_at` derives rates from
+             them
     """
     if rates is None:
         return (), (), ()

@@ -128,9 +128,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """One number that is added up in two ways, in minor units, or in lines if `currency` is None.
+    """One number that is computed in two ways. It is an amount in minor units. If `currency` is
+    None, it is a number of lines or orders.
 
-    left, right  words for the sum of each side
+    left, right  words for what each side adds up
     """
 
     name: str
@@ -176,7 +177,8 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket. No row is in two.
+    """Rows of one side of the matching (`matching.control`) in one bucket. Each row is counted in
+    only one bucket.
 
     family    matched, waiting or break
     fee, net  sums of fee and net of statement lines; 0 on the other sides
@@ -391,8 +393,9 @@ class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
     of   currency that was converted; None for all currencies
-    sum  amount of the flow. The flow `residual` is net minus the flows that follow net in the money
-         table. It is not zero because money is settled at another day's rate and sums are rounded
+    sum  amount of the flow. The flow `residual` is the flow `net` minus the flows that follow `net`
+         in the money table. It may differ from zero, because money is settled at the rate of
+         another day, and because sums are rounded
     """
 
     currency: str
@@ -438,9 +441,9 @@ closing by the age of the payment at the end of the period.
 class SuspenseRow:
     """Money of unallocated payments.
 
-    line   kind of change, or age. For the kinds `assigned` and `other_business`, money that came
-           back is deducted
-    count  number of changes of the money, or number of payments that hold money
+    line   what the row counts: one kind of change, or the money of one age. For the kinds
+           `assigned` and `other_business`, money that came back is deducted
+    count  number of changes, or number of payments that hold money
     """
 
     currency: str
@@ -459,8 +462,8 @@ class CoverageRow:
     whole        whether the files cover the whole period
     payments     number of payments that the source captured in the period; 0 for a bank account or
                  an order book
-    declared_by  person who declared that a part is covered that no file states; empty if files
-                 state it
+    declared_by  person who declared a part of the span that no file states; empty if files state
+                 the whole span
     """
 
     kind: Literal["statement", "bank", "book"]
@@ -499,8 +502,8 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Payments of the period, of one currency and age, without a statement line that settles them.
-    A statement should have such a line, and nobody has accepted that it is missing."""
+    """Payments of the period, in one currency and of one age, that no statement line settles. A
+    statement should have the line, and nobody has accepted that the line is missing."""
 
     currency: str
     age: Age
@@ -637,7 +640,8 @@ def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
 
 
 def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Yield the ties opening + new - closed = closing, and orders = orders by outcome."""
+    """Yield two ties for each currency. Opening plus new minus closed orders equals closing orders,
+    and all orders equal the orders by outcome."""
     for currency in dict.fromkeys(row.currency for row in flow):
         own = {row.step: row for row in flow if row.currency == currency}
         begun, closed = (own["opening"], own["new"]), own["closed"]

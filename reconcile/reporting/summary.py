@@ -23,8 +23,8 @@ class CurrencyTotal:
     """One currency's totals for the period, with sums in minor units.
 
     orders              orders of the period priced in this currency
-    in_bank, in_wallet  None without bank files; in_bank leaves out money that left a wallet for the
-                        bank
+    in_bank, in_wallet  money in the bank and in wallets; None without bank files. `in_bank` leaves
+                        out money that left a wallet for the bank
     at_risk             money at risk of breaks that nobody has accepted
     """
 

@@ -121,8 +121,9 @@ class ReportTable:
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
     """Declare a table.
 
-    columns  such as `currency count:count sum:money:currency`: a text, a count, and money in the
-             currency of the named column, by default `currency`
+    columns  columns as `name:kind:currency`, separated by blanks. The kind `text` may be left out.
+             The third part names the column with the currency of the money; without it, this is
+             `currency`
     """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(

@@ -42,7 +42,7 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` lines in the order of `key`, and the number of all lines. Excess lines are
+    """The first `bound` lines when sorted by `key`, and the number of all lines. Further lines are
     dropped when more than twice `bound` lines are stored."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
@@ -370,8 +370,8 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add ids of statement lines that settle no movement and belong to orders of other periods
-        (`OtherPeriods`).
+        """Add ids of statement lines that belong to orders of other periods and settle no movement.
+        `OtherPeriods` finds these lines.
 
         Call this method before adding orders. Do not add the lines of this period's orders, because
         breaks already name them.
@@ -501,7 +501,8 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Place lines by their own dates. Return whether any line is in the period."""
+        """Add the money of the lines that are dated in the period. Each line counts at its own
+        date. Return whether any line is in the period."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -519,9 +520,9 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Assign movements and statement lines to days, and count those of the period. The date of
-        a movement is its own. The date of a line is that of its first movement, or else its own.
-        Return whether any movement or line is in the period."""
+        """Assign movements and statement lines to days, and count those of the period. A movement
+        counts at its own date. A line counts at the date of the first movement that it settles, or
+        else at its own date. Return whether any movement or line is in the period."""
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -566,9 +567,9 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add net and fee of a line placed in the period.
+        """Add the net amount and the fee of a line that counts in the period.
 
-        For a line that moves a wallet's money without an order, only the fee counts as settled.
+        If the line moves money of a wallet without an order, only its fee counts as settled.
         """
         line = each.line
         if line.kind in OF_WALLET:

@@ -53,8 +53,8 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
     """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
     Deliveries and records have the instants under which they were stored; `history_of` applies
-    later redatings. Each event comes with its first delivery; `again` lists the ids and instants of
-    the others.
+    later redatings. Each event comes with its first delivery. The member `again` lists the ids and
+    instants of the event's other deliveries.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))

@@ -54,8 +54,8 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 def span_nodes(span: Span) -> list[Node]:
     """Return the complete subtrees that make up a proof's span, from left to right.
 
-    They are few. Each subtree is smaller than the one before it, because the span begins at a place
-    where a subtree of the span's size could begin.
+    Each subtree is smaller than the one before it, so there are only a few. The reason is that the
+    span begins at a place where a subtree of the span's size could begin.
     """
     start, end = span
     found = []
@@ -179,8 +179,8 @@ def consistency_holds(
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
     """Move up from a node to its first ancestor that is a right child or has index 0. Return the
-    ancestor's index and the last index of its level. A last node without a sibling moves up
-    unchanged."""
+    ancestor's index and the last index of its level. If a node is the last of its level and has no
+    sibling, its hash moves up unchanged."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -236,7 +236,7 @@ def kept_hash(node: Node, kept: Kept) -> Hash:
 
 
 def needed(spans: Iterable[Span]) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes that are needed to compute these spans."""
+    """Return the ranges of stored hashes from which these spans are computed."""
     return {kept_range(node) for span in spans for node in span_nodes(span)}
 
 

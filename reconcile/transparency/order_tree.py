@@ -83,7 +83,7 @@ def group_of(commitment: bytes, bits: int = GROUPED) -> int:
 def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
     """Return the hash over items that are sorted by number.
 
-    bits  the length of each number
+    bits  the length of each number in bits
     """
     hashes: list[Hash] = []
     parted: list[int] = []
@@ -104,8 +104,8 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the part of a path from `place` up through these items. Each step has the number of
-    leading bits shared with `place`, and the hash of the other side.
+    """Return the steps of a path that lead from `place` up through these items. Each step has the
+    hash of the other side, and the number of leading bits that `place` shares with that side.
 
     items  items sorted by number
     """
