@@ -362,8 +362,8 @@ async def _by_arrival(
 ) -> AsyncIterator[Rows]:
     """Sort rows by arrival, because their ids are sorted only to the millisecond.
 
-    Rows of the last millisecond of a partition are held back until the next partition is read,
-    which may have more rows of the same millisecond.
+    Rows of the last millisecond of a partition are held back until the next partition is read. That
+    partition may have more rows of the same millisecond.
     """
     waiting: Rows = []
     async for rows in partitions:

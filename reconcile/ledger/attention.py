@@ -82,7 +82,7 @@ def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant
 
     A finding `refund_failed` is settled by a later refund of the same amount.
 
-    refunds  the time of the last refund with this attempt, amount and currency
+    refunds  time of the last refund, by attempt, amount and currency
     """
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0

@@ -196,7 +196,8 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Return whether the whole payment has gone back, so that a pending refund finds no money."""
+    """Return whether the whole payment has gone back, so that no money is left for a pending
+    refund."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (

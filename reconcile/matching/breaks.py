@@ -48,9 +48,9 @@ class Break:
     cites       ids of the events, records and lines that show the break
     candidates  nearest lines that did not match, at most three, the nearest first
     left        amounts that the break leaves unsettled, one for each currency, never zero. An
-                amount is positive if money is still to come. An amount is posted to the account for
-                money in transit if the cause is about the bank, to the wallet if the cause is about
-                a wallet, and otherwise to the clearing account
+                amount is positive if money is still to come. If the cause is about the bank, an
+                amount is posted to the account for money in transit. If it is about a wallet, the
+                amount is posted to the wallet; otherwise to the clearing account
     """
 
     cause: BreakCause

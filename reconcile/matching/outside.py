@@ -149,8 +149,8 @@ class Transfers:
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield transfers of a line and an order paid by bank transfer, if their sums and dates fit
-        each other and no other line or order."""
+        """Yield transfers of a line and an order paid by bank transfer. Their sums and dates must
+        fit each other, and no other line or order."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()
