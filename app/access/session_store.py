@@ -39,7 +39,7 @@ class Passkey:
 
     id          id of the credential, in base64url
     label       the operator's own name for the passkey
-    public_key  encoded as COSE
+    public_key  the public key, encoded as COSE
     sign_count  count at the last signature; 0 if the authenticator does not count
     """
 

@@ -321,7 +321,8 @@ class ServiceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """Answer that the session is open. `details` is the part of the answer to store."""
+    """An answer of the service: the session is open. `details` is the part of the answer that is
+    stored."""
 
     session: str
     checkout_url: str | None
@@ -363,8 +364,8 @@ class Denied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComeAgain:
-    """Answer that asks to repeat the request with the same key. The next request must wait for
-    `wait_s` seconds."""
+    """An answer of the service: send the request with the same key again. Wait `wait_s` seconds
+    before that request."""
 
     code: str
     wait_s: float = 0.0

@@ -462,7 +462,7 @@ async def bank_document(view: View) -> Document:
 
 async def rows_document(view: View) -> Document:
     """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that make up a total of the run. A
-    job finds the rows."""
+    background job searches for these rows."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))

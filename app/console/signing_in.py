@@ -133,9 +133,9 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Store for forms that were submitted after their session had ended, until the operator signs
-    in again. It keeps one form per session, under the hash of the session's cookie, and only in
-    memory."""
+    """Store for forms that were submitted after their session had ended. A form is kept in memory
+    until the operator signs in again. Each session has at most one form, under the hash of the
+    session's cookie."""
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0

@@ -356,7 +356,7 @@ async def keep(
 ) -> None:
     """Start a child, and start it again whenever it ends, until `stopping` is set.
 
-    live     starts a child, and returns its exit code when it ends
+    live     function that starts a child, and returns the child's exit code when it ends
     again_s  seconds until the child is started again. The pause doubles each time up to most_s, and
              starts over after a child that has run for longer than STEADY_S
     """

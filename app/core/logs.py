@@ -70,8 +70,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return True, once for each failure, if the failure has not occurred for CALM_S. Call this
-        after each success."""
+        """Return whether the failure is over: it has not occurred for CALM_S. Return True only once
+        for each failure. Call this after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()

@@ -64,7 +64,10 @@ class Metrics(Collector):
         self._time_sum += seconds
 
     def count_not_stored(self, reason: str) -> None:
-        """Count a delivery that was answered 503 for this reason."""
+        """Count a delivery that was not stored, and that was answered with status 503.
+
+        reason  why the delivery was not stored
+        """
         self._not_stored[reason] += 1
 
     def count_refused(self, status: int) -> None:

@@ -87,7 +87,8 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Error of an API endpoint, which becomes a problem response with the members `more`."""
+    """Error of an API endpoint. It becomes a problem response; `more` has further members of the
+    response."""
 
     def __init__(
         self,

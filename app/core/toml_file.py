@@ -67,8 +67,8 @@ def read_toml(
     line.
 
     name      name of the file in messages
-    together  checks rules that concern several keys and yields the mistakes; may set dependent
-              values
+    together  function that checks rules about several keys, and yields the mistakes; it may also
+              set values that depend on others
     beside    values from elsewhere that replace values of the file
     """
     try:

@@ -461,7 +461,8 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """The members of an AppContext, for use cases in packages that cannot import AppContext."""
+    """The database and the clock of an AppContext. Packages that cannot import AppContext use this
+    type in its place."""
 
     @property
     def database(self) -> Database:

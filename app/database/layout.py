@@ -182,7 +182,8 @@ def _needed(name: str, sql: str) -> str:
 
 
 def follow_layout(engine: Engine) -> None:
-    """Make new connections of this engine detect the layout and rewrite statements for it."""
+    """Prepare an engine for a distributed database. Each new connection detects whether tables are
+    distributed. If so, the connection rewrites its statements."""
 
     @event.listens_for(engine, "connect")
     def learn(connection: object, record: object) -> None:

@@ -236,7 +236,8 @@ class _Queue:
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any process waits. Only a process without a place may call this."""
+        """Return whether any other process waits in the queue. The calling process must not have a
+        place in the queue itself."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:

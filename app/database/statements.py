@@ -217,9 +217,8 @@ class _Calling:
 
 
 class CallingConnection(sqlite3.Connection):
-    """SQLite connection that switches to the driver's thread once for a whole statement or
-    function. Callers pass an object of the type `Whole` or `_Calling` in place of the parameters.
-    """
+    """SQLite connection that runs a whole statement or function in one visit to the driver's
+    thread. Callers pass an object of the type `Whole` or `_Calling` in place of the parameters."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement, or the function that `run` passed as the parameters."""

@@ -429,7 +429,8 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """Lend the connection to one caller at a time, before its transaction begins."""
+        """Wait for the caller's turn, and yield the connection to this caller alone. The connection
+        has no open transaction yet."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:

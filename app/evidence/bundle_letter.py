@@ -296,7 +296,8 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return paragraphs on how deliveries were verified and stored, and on the proofs of this."""
+    """Return the letter's section on the chain of evidence. It says how deliveries were verified
+    and stored, and what proves that."""
     unread = len(facts.unheard.messages)
     arrived: list[letters.Phrases] = ["No request from the payment service on this order arrived."]
     if facts.arrivals:

@@ -323,7 +323,8 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family; items of every letter come first."""
+    """Return the items of evidence that answer a dispute of this family. The first items belong in
+    every letter."""
     return [
         Item(
             name="merchant",

@@ -32,11 +32,11 @@ class LetterLimitsDocument(TypedDict):
 class LetterLimits:
     """Limits on what may be sent. A limit is None if no page states it.
 
-    size        total bytes of all files
-    each        bytes of one file
+    size        greatest total size of all files, in bytes
+    each        greatest size of one file, in bytes
     formats     accepted file endings; () if no page states them
-    name_chars  characters of a file's name. If there is such a limit, the name may have only
-                letters and digits
+    name_chars  greatest number of characters in a file's name. If there is such a limit, the name
+                may have only letters and digits
     who         name of the channel and network in sentences
     sources     pages that state the limits. Each has its own date, or the date on which we read it
     """

@@ -262,9 +262,12 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Pseudonym of an order in leaves, in hex: the commitment, and the key that opens the
-    commitment. The key is None if the order's reference is masked. Somebody with the key could find
-    the reference by guessing."""
+    """Pseudonym of an order, as the leaves of the log contain it. Both values are in hex.
+
+    commitment  the commitment to the order's reference
+    key         the key that opens the commitment; None if the reference is masked, because somebody
+                with the key could find the reference by guessing
+    """
 
     commitment: str
     key: str | None

@@ -610,8 +610,11 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield each changed group whose commitments begin with this byte, with all of the group's
-    entries."""
+    """Yield each group of orders that has a changed entry. Yield the group's number and all its
+    entries.
+
+    first  first byte of all commitments in these groups
+    """
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

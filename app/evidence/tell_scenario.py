@@ -264,7 +264,8 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Make a dossier's scenario. Its expectation covers only what a replay can reproduce."""
+    """Build the scenario that replays a dossier's order. The scenario expects only results that a
+    replay can reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

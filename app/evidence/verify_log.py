@@ -543,8 +543,12 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf with the commitment `of` belongs to this order. An erased
-        commitment fits any order."""
+        """Return whether a leaf belongs to this order. A leaf whose commitment was erased may
+        belong to any order.
+
+        of     the leaf's commitment, in hex; None if the leaf has none
+        order  the order's reference; None stands for no order
+        """
         if of is None or order is None:
             return of is order is None
         if of in self.erased:

@@ -64,10 +64,10 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return order lines that a bank line may pay. These are the lines with given subjects, and the
-    lines of orders whose payment method does not use a provider.
+    """Return the order lines that a bank line may pay. These are the lines whose payment method
+    does not use a provider, and the lines in `named`.
 
-    named  the given subjects
+    named  subjects of further order lines to return
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]

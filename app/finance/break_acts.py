@@ -269,7 +269,8 @@ async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
     """Return all breaks of one order, including closed ones. Return None if no run has changed
-    breaks since an instant, so that an earlier result is still valid."""
+    breaks since the instant `since`. A result that the caller read at that instant is then still
+    valid."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -396,11 +397,12 @@ async def act_on_breaks(
     If one person may not accept a single break alone, make a proposal and return it. Keeping late
     money counts as an acceptance.
 
-    seen     `mark_of` the breaks as they were shown; None to act on them in any state
+    seen     result of `mark_of` for the breaks that the person saw; None to act on the breaks in
+             any state
     propose  whether to make a proposal if needed; if False, raise UsageError instead
 
     Raises NotFoundError for an unknown break. Raises UsageError if a break was closed or has
-    changed since it was shown, or if one person may not accept several breaks together.
+    changed since the person saw it, or if one person may not accept several breaks together.
     """
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):

@@ -178,7 +178,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) for breaks that the last run found, but that run `number` did
+    """Yield (id, version, content) of each break that the run `last` found and the run `number` did
     not find."""
     after = ""
     while True:
@@ -204,7 +204,11 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Publish a run with the changes of breaks since `last`, the last run that changed breaks."""
+    """Publish a finished run. If the run changed breaks, also store how each break changed since
+    the run `last`.
+
+    last  the last run before this one that changed breaks; None if there is none
+    """
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
         since = {"as_of": done.as_of, "last_as_of": EARLIEST if last is None else last.as_of}

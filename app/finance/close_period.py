@@ -388,7 +388,7 @@ async def months(context: AppContext) -> tuple[list[period_store.Closed], list[M
 def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_store.Closed | None:
     """Return the closing of the month before `month`; None for the first month.
 
-    made  every closing
+    made  all closings so far
 
     Raises UsageError if another month must be closed first: months are closed in order without
     gaps.

@@ -333,8 +333,9 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return the request with the fitting mapping or preset, the kind and the source. Raises
-    UsageError if kind and source do not match the folder."""
+    """Identify a file in a folder of sources. Return the import request, the file's kind and the
+    file's source. The returned request names the mapping or preset that fits the file. Raises
+    UsageError if the file's kind or source does not fit the folder."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(

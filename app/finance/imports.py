@@ -135,8 +135,9 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank's file with the stored lines of its accounts. If files of another format have
-    an account's lines, add only texts to those lines. Raises UsageError for a conflict."""
+    """Compare a bank's file with the stored lines of its accounts. The lines of an account may have
+    come from files of another format. The file then adds no lines to the account, but only texts to
+    the existing lines. Raises UsageError for a conflict."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days

@@ -157,11 +157,11 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that start in the background. Yield None if this process should match alone,
-    because there are few orders or only one job.
+    """Yield processes that share the matching of orders; they start in the background. Yield None
+    if this process should do all matching, because there are few orders or only one job.
 
-    For a past instant this process must match alone. The ledger lines are then in a database that
-    no other process can read.
+    For a past instant this process must do all matching. The ledger lines are then in a database
+    that no other process can read.
     """
     if jobs < 2 or as_of is not None:
         yield None

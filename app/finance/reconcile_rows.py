@@ -410,8 +410,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines that matching by key left over, then the decisions of bank
-    matching. Each of these two steps uses rows that the other step left unmatched."""
+    """Yield the decisions about lines that have no common key. Then yield the decisions of bank
+    matching. Each of these two steps uses only rows that the other step did not match."""
     if bank is None:
         yield from matching.rest()
         return

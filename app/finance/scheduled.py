@@ -151,8 +151,8 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try. The work is tried again after a pause, or immediately with `at_once`.
-    Nothing changes if the work has ended otherwise or was taken over."""
+    """Record a failed try. The work is tried again after a pause, or immediately if `at_once` is
+    True. Change nothing if the work has already ended, or if another worker has taken it over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed

@@ -81,7 +81,8 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return an id for a file and due time, equal at every try."""
+        """Return an id for a file of this parcel. Every attempt to deliver the file uses the same
+        id."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 

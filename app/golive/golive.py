@@ -198,7 +198,8 @@ class ChecklistItem:
     """A line of the checklist.
 
     sentence  why the item is in its state, and what to do
-    sources   sources that a signature on the item covers, if sources can be added later
+    sources   sources that a signature on the item would cover; empty if the item does not depend on
+              sources
     """
 
     item: str

@@ -36,7 +36,7 @@ async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
 
 
 async def signoffs(connection: AsyncConnection) -> list[Signoff]:
-    """Return all statements, oldest first. A checklist has a few dozen."""
+    """Return all statements that people have signed for the checklist, oldest first."""
     rows = await connection.execute(
         text("SELECT item, state, at, signer, note FROM signoffs ORDER BY number")
     )

@@ -70,8 +70,11 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the expected number of deliveries: the median of the days before, but at most the
-    number a week ago, so that a shop's quiet weekday raises no alarm."""
+    """Return the number of deliveries to expect. This is the median of the past days, but at most
+    the number a week ago. So a shop's quiet weekday raises no alarm.
+
+    days  number of deliveries of each past day; the last number is that of a week ago
+    """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 

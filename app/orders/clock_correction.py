@@ -193,7 +193,8 @@ def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int
 
 
 async def _fold_again(context: AppContext, now: Instant) -> int:
-    """Set orders due that were folded as of a later instant than now. Return their number."""
+    """Find orders that were folded as of an instant later than now, and mark them to be folded
+    again. Return their number."""
     count, after, orders = 0, "", [""]
     while orders:
         async with context.database.reading() as connection:

@@ -146,11 +146,13 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether providers confirm that deliveries dated later than now have a wrong date.
+    """Return whether the dates of providers show that our clock was fast when it dated deliveries
+    later than now.
 
-    The newest deliveries that are dated later than now are compared. Return True if the provider's
-    date is later than now for at most half of them. Return False if it is later for more than half
-    of them, because this clock is then slow. Return None if no delivery has a provider's date.
+    The newest deliveries with such a date are examined. The provider also dated some of them.
+    Return True if at most half of the providers' dates are later than now. Return False if more
+    than half are later than now, because our clock is then slow. Return None if no examined
+    delivery has a provider's date.
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))

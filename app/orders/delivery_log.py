@@ -75,7 +75,7 @@ async def list_deliveries(
     no_order: bool = False,
     refused: bool = True,
 ) -> LogPage:
-    """Return the latest arrivals that match, newest first, at most `limit`.
+    """Return the latest arrivals that all filters admit, newest first, at most `limit`.
 
     before    only arrivals before this id
     kind      the provider's word for the event
@@ -83,7 +83,7 @@ async def list_deliveries(
     no_order  only arrivals whose event is in no order's ledger
     refused   whether to include refused arrivals, which a filter on events excludes in any case
 
-    Raises UsageError where the order is restricted.
+    Raises UsageError if the data of `order` are restricted.
     """
     wanted = delivery_log_store.LogFilter(
         verdict=verdict, source=source, kind=kind, order=order, no_order=no_order, refused=refused

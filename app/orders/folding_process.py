@@ -155,7 +155,8 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Run `_hear` until it ends. After the signal to end, wait at most STOP_S seconds more."""
+        """Read the child's messages until the child ends. Once this process is told to stop, wait
+        at most STOP_S more seconds for the child's end."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

@@ -170,7 +170,7 @@ async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> 
 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
-    """Return every order in the contests of these orders, as in `contests_of`; usually none."""
+    """Return all orders that share evidence with any of these orders. Usually there are none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
@@ -260,10 +260,10 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the deliveries in `pool` that share one of these marks, directly or through each
-    other.
+    """Return the deliveries in `pool` that share a mark with `marks` or with a delivery that was
+    already found.
 
-    through_other_orders  whether to search on by the marks of deliveries that name an order, too
+    through_other_orders  whether deliveries that name an order also lead to further deliveries
     """
     known, left, found = set(marks), pool, list[Delivery]()
     while new := [delivery for delivery in left if known & _marks(delivery.event)]:

@@ -209,7 +209,8 @@ async def release(
 async def release_all(
     context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
-    """Release every order that is held for this reason. Use several transactions.
+    """Release every order that is held for this reason. The orders are released in batches, each in
+    its own transaction.
 
     Returns how many orders were released. Raises UsageError for a person without permission.
     """

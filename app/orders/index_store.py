@@ -175,6 +175,6 @@ async def note_readings(connection: AsyncConnection, digests: Mapping[str, str])
 
 
 async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
-    """Return the sources among these that have a stored delivery."""
+    """Return those of the given sources that have a stored delivery."""
     sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
     return {each for each in sources if await connection.scalar(sql, {"source": each})}

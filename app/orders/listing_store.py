@@ -65,7 +65,7 @@ def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Li
 
 
 def leave_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Remove orders from lists."""
+    """Delete orders from the lists of orders by outcome and finding."""
     places = [place[:2] for place in sorted(listed)]
     if connection.dialect == "sqlite":
         for place in places:
@@ -103,7 +103,7 @@ async def list_anew(connection: AsyncConnection) -> None:
 
 
 async def stored_counts(connection: AsyncConnection) -> Counter[str]:
-    """Return the lengths of the lists, by word."""
+    """Return the number of orders in each list, by the word that names the list."""
     rows = await connection.execute(text(_KEPT))
     return Counter({row[0]: int(row[1]) for row in rows})
 

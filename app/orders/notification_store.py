@@ -469,7 +469,8 @@ async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> St
 
 
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
-    """Count the waiting notifications, and those given up, each up to `enough`."""
+    """Return two counts: the waiting notifications, and the notifications that were given up. Each
+    count stops at `enough`."""
     counts = []
     states: tuple[State, ...] = ("waiting", "dead")
     for state in states:

@@ -181,7 +181,8 @@ def news(
 def _priced(
     known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
 ) -> list[Record]:
-    """Return the record of price, tenders and date, if one of them is new."""
+    """Return a record of the order's price, tenders and date. Return no record if all three are
+    already known. Raises TendersDoNotFit."""
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
     tenders = facts.tenders

@@ -63,7 +63,8 @@ class Preview:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return table rows: migrations, outcomes, then each order that would be held."""
+        """Return the preview as table rows. There is a row for each migration, then for each
+        outcome, then for each order that would be held."""
         migrations = [{"what": "migration", "name": f"{v} {b}"} for v, b in self.migrations]
         outcomes = [{"what": "outcome", **each} for each in self.document()["outcomes"]]
         held = [

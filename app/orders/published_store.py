@@ -138,10 +138,10 @@ async def place_to_read_from(connection: AsyncConnection) -> int:
 
 
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each fault of the feed's numbers.
+    """Return a sentence for each fault in the numbers of the feed.
 
-    The numbers must be 1, 2, 3 …, except for numbers that restores skipped, and the counter must
-    continue them.
+    The numbers must be 1, 2, 3 …, without the numbers that restores skipped. The counter must be at
+    the last number.
     """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]

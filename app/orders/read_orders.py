@@ -54,8 +54,8 @@ NotItsOwn = Aside | Literal["standalone"]
 
 
 class PrunedDocument(TypedDict):
-    """Facts on the deleted parts of an order's deliveries. The member is absent if nothing was
-    deleted. The fingerprint does not cover the member."""
+    """Facts on the deleted parts of an order's deliveries. An order without deleted parts has no
+    such facts. The ledger's fingerprint does not cover these facts."""
 
     deliveries: Count
     last_at: InstantText

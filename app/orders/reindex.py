@@ -123,8 +123,9 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return, for each source, a digest of the settings that its reading depends on.
-    The digest includes the file of the source's profile if that is the merchant's own."""
+    """Return a digest for each source. The digest covers all settings of the source that change how
+    its deliveries are read. If the merchant wrote the source's profile, the digest also covers the
+    profile's file."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(

@@ -210,8 +210,8 @@ async def records_of_amount(
 ) -> list[tuple[str, Money]]:
     """Return the order and the amount of each record that states one of these amounts.
 
-    during  first instant and end of a period; only records are returned that were made, or whose
-            order was placed, in this period. None for any time
+    during  first instant and end of a period. Only records of this period are returned: the record
+            was made in it, or the record's order was placed in it. None for all records
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
     if during is not None:

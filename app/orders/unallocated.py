@@ -234,7 +234,8 @@ class Unallocated:
 
     @property
     def waits(self) -> bool:
-        """Return whether the payment has money and no person has decided about it."""
+        """Return whether a person must still decide about the payment. This is so if it has moved
+        money, or may have, and nobody has decided yet."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         if self.standalone:
             return False  # it is listed as returned money
@@ -690,8 +691,8 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment belongs to an order although no person's assignment is valid any
-    more. Events or the shop then link the payment to the order."""
+    """Return whether a payment still belongs to an order after a person withdrew its assignment.
+    This is so if the shop or an event links the payment to that order."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})

@@ -154,7 +154,8 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments with an event that states another shop, in the form of `unplaced_keys`."""
+    """Return payments with an event that states another shop. Each payment comes with the number of
+    its first event, as in `unplaced_keys`."""
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)

@@ -201,9 +201,9 @@ class Followed:
     """What was done to a restored database before its first start.
 
     head   the number of the last revision in the backup
-    first  the number of the next revision
-    may    the operators and tokens that may sign in only because of the restore. If the replaced
-           database could not be read, all operators and tokens that may sign in
+    first  the number that the next revision will have
+    may    the operators and tokens that may sign in again because of the restore. If the replaced
+           database could not be read, these are all operators and tokens that may sign in
     gone   the operators and tokens that could sign in before the restore and are not in the backup;
            None if the replaced database could not be read
     log    how the log continues

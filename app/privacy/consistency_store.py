@@ -172,7 +172,8 @@ async def copy_links(
 
 
 async def rows_to_check(connection: AsyncConnection) -> int:
-    """Return about how many rows a check reads: bodies, rows read from the bodies, and orders."""
+    """Return the approximate number of rows that a check reads. These are bodies, rows made from
+    the bodies, and orders."""
     return int((await connection.execute(text(_ROWS))).scalar_one())
 
 

@@ -222,7 +222,8 @@ async def propose_erasure(
 
 
 def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
-    """Return the two kinds of proposals: to erase the personal data of an order, or of a person."""
+    """Return the two kinds of erasure proposals. One kind erases the personal data of an order, the
+    other the personal data of a person."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         order = proposal.subject if proposal.kind == "erase" else None

@@ -194,8 +194,8 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the erased attachments that belong to other orders. These attachments name the
-        customer's number."""
+        """Return the erased attachments that belong to other orders. They are erased because they
+        name the customer's number."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
@@ -632,10 +632,10 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole bodies that contain the number although none of their deliveries was found by
-        the number.
+        """Decide which whole request bodies with the number can be erased. Skip a body if one of
+        its deliveries is in `found`.
 
-        Each whole body is listed under its first delivery.
+        Each body is listed under the id of its first delivery.
         """
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():

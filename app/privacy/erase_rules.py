@@ -131,7 +131,8 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return until when an order's last capture can be disputed; None if that time is over."""
+    """Return the instant until which an order's last capture can be disputed. Return None if that
+    instant has passed, or if nothing was captured."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -140,7 +141,8 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return why an order must stay as of its ledger's instant; None if it may be erased.
+    """Return why an order must not be erased at its ledger's instant. Return None if it may be
+    erased.
 
     to_do    result of `left_to_settle`: what a person must still do about the order
     """

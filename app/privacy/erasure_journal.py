@@ -299,7 +299,7 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
 
 
 def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Parse the texts of lines. Raise ConfigurationError if a line was changed."""
+    """Parse the journal's lines. Raise ConfigurationError if somebody changed a line."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)

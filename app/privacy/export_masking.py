@@ -98,7 +98,7 @@ class PersonalCopy:
         return "".join([*parts, self._around(text[at:], kept[1:])])
 
     def whole(self, content: str | bytes) -> Any:
-        """Return the content of the person's own row as JSON values."""
+        """Return a row that belongs to the person, as JSON values with its full content."""
         text = _decoded(content)
         document = _document(text)
         if document is None:

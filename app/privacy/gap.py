@@ -33,14 +33,14 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept the gap of a database before it is served.
+    """Accept that a database lost commits. This must happen before the database is served.
 
-    follow  whether this function itself must do the work of `follow_loss`; False if the caller
-            calls `follow_loss` afterwards. For an SQLite file, `follow_loss` is always called here,
-            in case the caller fails first
+    follow  whether the caller relies on this function to do the work of `follow_loss`; False if the
+            caller calls `follow_loss` afterwards. For an SQLite file, `follow_loss` is always
+            called here, in case the caller fails first
 
-    Raise UsageError if there is no gap. Raise UsageError for a database server if `follow` is True.
-    Raise StoreUnavailable if an SQLite file is damaged.
+    Raise UsageError if no commits were lost. Raise UsageError for a database server if `follow` is
+    True. Raise StoreUnavailable if an SQLite file is damaged.
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -65,8 +65,8 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves. After the upgrade, a loss of commits can still be
-    found."""
+    """Upgrade a database that nobody serves. The upgrade does not hide a loss of commits: it can
+    still be found later."""
     database = Database(settings)
     try:
         await database.upgrade()

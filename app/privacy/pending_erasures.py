@@ -104,9 +104,9 @@ def _look(
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Judge one restriction, and erase its data if nothing keeps them. Errors are logged, and the
-    restriction is judged again a day later, so that one order that cannot be folded does not stop
-    the others."""
+    """Check one restriction again. Erase its data if no reason to keep them is left. Log any other
+    error than a configuration or file error, and check the restriction again a day later. So one
+    order that cannot be folded does not stop the others."""
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:

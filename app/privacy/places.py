@@ -92,8 +92,8 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return the retained classes as rows for the list of places, with the periods of these
-    settings."""
+    """Return a row for each class of data that an erasure keeps for a time. The row states the
+    number of days from these settings. The rows belong to the list of places."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -149,7 +149,10 @@ UNEXPECTED: Final = "no number should be here: report this to the program's main
 
 
 def is_emptied(mark: marks.Mark) -> bool:
-    """Return whether an erasure empties places with this mark."""
+    """Return whether an erasure empties a place.
+
+    mark  the mark that states what kind of data the place holds
+    """
     return mark.erased != "kept" and mark.personal != "not"
 
 

@@ -145,8 +145,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal records for the data that an erasure restricts. Some of these
-    ids are digests. Also return the rows and orders that the digests identify."""
+    """Return the ids of restricted data that the journal records for an erasure. Some of these ids
+    are digests. Also return the rows and orders that these digests stand for."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -592,8 +592,9 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Create a new journal from the database's copy, and rename the journal's file if there is
-    one."""
+    """Replace a lost or damaged journal by a new journal, and repeat the known erasures. The new
+    journal has the lines of the database's copy that can still be read. The old journal's file, if
+    it exists, is renamed."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

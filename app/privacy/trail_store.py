@@ -116,8 +116,9 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Return a function that makes one act of each entry, named after the entry's subject, with the
-    entry's instant and operator."""
+    """Return a function that makes one act from each audit entry. The act's name is made from the
+    entry's subject. The act has the entry's instant and operator, and the facts that `stated`
+    returns."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries
@@ -180,7 +181,8 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return the amount as text; None if a changed row has no valid amount."""
+    """Return the amount as text. Return None if the amount is invalid, because somebody changed the
+    row."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:

@@ -177,10 +177,11 @@ AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return the profile with this tolerance, in whole seconds, for past and for future timestamps.
+    """Return a copy of the profile with this tolerance, in whole seconds, for past and for future
+    timestamps.
 
-    Return the unchanged profile if the provider signs no time, or if a named verifier's profile
-    states no tolerance.
+    Some profiles name a verifier instead of describing the timestamp. Return such a profile
+    unchanged if its verifier has no option for a tolerance, or if requests of any age are accepted.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:

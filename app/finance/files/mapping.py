@@ -274,7 +274,8 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Return a section that lists texts by column. Raises ValueError for any other value."""
+    """Return a section that lists texts by column. Raises ValueError if the value is no such
+    section."""
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
     for column, words in value.items():

@@ -27,8 +27,8 @@ file. Raises UnclearCell."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """The rows of one table, for a row function. The row function fills `broken`, `ignored` and
-    `notes`.
+    """The rows of one table, as a preset's row function receives them. The row function fills
+    `broken`, `ignored` and `notes`.
 
     places   index of each column that the function reads and the file has
     broken   the problem of each unclear row, by row number

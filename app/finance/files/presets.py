@@ -568,8 +568,8 @@ class ReadingDefaults:
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return a copy of a reading. If its mapping lacks one of these values, the copy has the
-        value from these defaults."""
+        """Return a copy of a reading whose mapping has a time zone and a calling code. A value that
+        the mapping lacks comes from these defaults."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,

@@ -626,10 +626,12 @@ SEARCHED_ROWS: Final = 50
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the heading, by the number of known names in each of the first rows.
+    """Return the index of the row with the column names.
 
-    The heading is the first row with the most known names, if it has more than one; otherwise it is
-    the first row.
+    This is the first row with the most known names, if it has more than one known name. Otherwise
+    it is the first row.
+
+    known  number of known column names in each of the first rows
     """
     most = max(known)
     return known.index(most) if most > 1 else 0

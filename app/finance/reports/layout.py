@@ -362,8 +362,8 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return a phrase on who closed the period, and when. If this report was not made by a closing,
-    return a sentence that its figures may still change."""
+    """Return the words at the top of a report that say who closed the period, and when. If the
+    period was not closed, the words say that the report's figures may still change."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)

@@ -64,7 +64,8 @@ def document(report: PeriodReport) -> dict[str, Any]:
 
 
 def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
-    """Return the rows of a table to print. Ties are printed only if they do not hold."""
+    """Return the rows of a table to print. Of the ties between totals, only those that disagree are
+    printed."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:
