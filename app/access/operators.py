@@ -296,8 +296,8 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the operator who acts. This is the token's owner. Without a token it is
-    `by`, and without `by` it is the value of the variable ASKED_BY.
+    """Return the name of the operator who acts. The operator is the token's owner. Without a token,
+    return `by`. If `by` is missing, too, return the value of the variable ASKED_BY.
 
     If `by` has the type Proven, return it unchanged: a person who approves a proposal by token acts
     in the proposer's name. Raise UsageError if `by` is a plain string and names somebody other than

@@ -332,7 +332,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """Answer that the service refuses the session, with its reason masked and shortened."""
+    """The service's refusal to open a session. The service's reason is masked and shortened."""
 
     reason: str
     details: str
@@ -340,9 +340,9 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """Answer, or lack of an answer, that does not show what the service did.
+    """An answer that does not show what the service did, or a missing answer.
 
-    code    from a closed list, such as `timed_out`
+    code    a code from a closed list, such as `timed_out`
     wait_s  pause in seconds that the service asks for before the next request
     """
 

@@ -65,8 +65,8 @@ class SqliteKeeper:
 
     connection  connection of the shop; its isolation level is set to None, so that the keeper
                 controls transactions
-    act         runs the shop's statements in the transaction; must do nothing that cannot be rolled
-                back
+    act         function that runs the shop's statements in the transaction; the function must do
+                nothing that cannot be rolled back
     """
 
     def __init__(self, connection: sqlite3.Connection, act: Act) -> None:

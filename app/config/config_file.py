@@ -228,7 +228,8 @@ class SettingsPlan:
     but `before` and `after` contains names of variables.
 
     values     values in the file after writing, by name; never shown
-    differing  names with another value in the file; if there are any, nothing may be written
+    differing  names of variables that have another value in the file; if there are any, nothing may
+               be written
     """
 
     added: tuple[str, ...]

@@ -43,7 +43,8 @@ def load_settings(
     """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
 
     serving  whether webhooks will be received; if so, the settings must name an environment
-    also     returns further problems, one line each, which are reported with the others
+    also     function that returns further problems, one line each, which are reported with the
+             others
 
     Raises ConfigurationError with every problem, one line each.
     """

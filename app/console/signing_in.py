@@ -249,8 +249,11 @@ class SigningIn:
 
     async def keep_unsent(self, request: Request) -> bool:
         """Keep a form that was submitted after its session had ended. Return whether the form was
-        kept. It is dropped unless its cookie once had a session, so that strangers cannot fill the
-        memory."""
+        kept.
+
+        The form is kept only if its cookie once belonged to a session. Otherwise strangers could
+        fill the memory.
+        """
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
         if name is None:

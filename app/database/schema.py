@@ -244,7 +244,7 @@ async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list
 
 
 def schema_digest(objects: list[SchemaObject]) -> str:
-    """Return a SHA-256 over all objects, in hex."""
+    """Return the SHA-256 of a schema's objects, in hex."""
     return hashlib.sha256(repr([tuple(each) for each in objects]).encode()).hexdigest()
 
 

@@ -145,7 +145,8 @@ meanwhile share a transaction, and a round is short enough to delay nobody."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSigner:
-    """Key and origin with which this log's checkpoints are signed, from `open_signer`."""
+    """The key and the origin with which this log's checkpoints are signed. `open_signer` returns
+    them."""
 
     origin: str
     key: EvidenceKey

@@ -129,7 +129,8 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether reading the document gives this event, apart from the event's digest."""
+    """Return whether the document, when read, gives this event. The events' digests are not
+    compared."""
     try:
         found = read(written(document).encode())
     except ValueError:

@@ -129,8 +129,8 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check that a delivery's document states the method and the headers that the bundle's file of
-    headers has. Check nothing if the bundle has no such file."""
+    """Check the method and the headers that a delivery's document states. They must equal those in
+    the bundle's file with the delivery's headers. Check nothing if the bundle has no such file."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return

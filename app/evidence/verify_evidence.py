@@ -432,9 +432,12 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence if the log may have been rewritten. The sentence states which leaves, or
-    which times, a rewrite may concern. A kept checkpoint excludes a rewrite of its leaves.
-    Witnesses exclude a rewrite after they have cosigned."""
+    """Yield a sentence if the log may have been rewritten. The sentence states for which leaves, or
+    for which times, this is not excluded.
+
+    If a person kept a checkpoint, its leaves cannot have been rewritten. If witnesses cosigned the
+    log, it cannot have been rewritten since then.
+    """
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:

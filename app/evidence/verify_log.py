@@ -202,8 +202,8 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the kept checkpoint does not match the tree; None if it matches, or if it has
-        another size than the tree at present."""
+        """Return why the kept checkpoint contradicts the tree. Return None if it does not, or if
+        its size differs from the tree's present size."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)

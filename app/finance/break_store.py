@@ -595,6 +595,7 @@ async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
-    """Return the lines that people matched with a break, in the versions that they saw."""
+    """Return the lines that people matched with a break. Each line is named by the version that the
+    person saw."""
     rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

@@ -93,7 +93,7 @@ class CloseRequest:
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
-    """Close a month, or return all reasons against it.
+    """Close a month, or return all reasons against closing it.
 
     If two people are required, propose the closing instead. Raises UsageError for a month that is
     invalid, closed, or not the next, and for a person who may not close months.

@@ -388,8 +388,11 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request with the content of its saved mapping, and with the container's table
-    unpacked. If a container cannot be read, opening the file later reports the reason."""
+    """Yield the request with the content of its saved mapping. If the file is a container, also
+    unpack the container's table.
+
+    If a container cannot be read, do nothing: the reason is reported when the file is opened.
+    """
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
         with suppress(tables.RefusedTable, OSError):

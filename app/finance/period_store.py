@@ -276,7 +276,8 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Count the deliveries from `since` to before `until` that were set aside as another shop's."""
+    """Count the deliveries that were set aside because they belong to another shop. Only deliveries
+    received from `since` to before `until` are counted."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -304,7 +305,8 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield orders whose final outcome at the start had changed by the end, in key order."""
+    """Yield each order whose final outcome changed between the start and the end. The orders are
+    sorted by key."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):

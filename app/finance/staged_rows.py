@@ -215,9 +215,9 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order, without their numbers, in batches. The pace sets the size of a batch.
+    """Yield rows in order, without their numbers, in batches. `pace` sets the size of a batch.
 
-    Rows with the same first column, a key or subject, stay in one batch.
+    Rows with the same value in the first column, which is a key or a subject, stay in one batch.
     """
     held: Rows = []
     for rows in staged.in_order():

@@ -35,7 +35,7 @@ class CapturedSum(NamedTuple):
 class FeeSum(NamedTuple):
     """Payments that a statement settled in one quarter of an hour, and their fees.
 
-    method  the payment method by the statement's name; empty if it states none
+    method  the payment method as the statement names it; empty if the statement names none
     """
 
     source: str
@@ -123,7 +123,7 @@ def _alone(taken: Taken, settled: set[tuple[str, str]]) -> CapturedSum:
 async def fee_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[FeeSum]]:
-    """Yield payments and fees in statement lines dated from an instant on."""
+    """Yield sums of payments and fees from statement lines dated `since` or later."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"since": since, "quarter": QUARTER, "number": number}
     async for rows in stream(connection, _FEES, at_once=AT_ONCE, values=values):

@@ -251,7 +251,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
-    """Build the item on the separation of environments.
+    """Build the checklist's item on the separation of environments.
 
     unmarked  sources whose events don't name their environment
     """
@@ -293,7 +293,7 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
 
 
 def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
-    """Build the item on the limits for acts by one person alone.
+    """Build the checklist's item on limits: the amounts up to which one person may act alone.
 
     currencies  currencies that have a limit
     """

@@ -24,7 +24,7 @@ class Signoff:
 
 
 async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
-    """Add a statement after all others."""
+    """Store a statement with the next number."""
     await acting_alone(connection)
     await connection.execute(
         text(

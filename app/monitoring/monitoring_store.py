@@ -81,7 +81,8 @@ async def deliveries_between(
 async def unreadable_since(
     connection: AsyncConnection, start: Instant, *, unvouched: Sequence[str], enough: int
 ) -> dict[str, int]:
-    """Count unreadable deliveries since `start` by source, among the latest `enough`.
+    """Count unreadable deliveries by source. Only deliveries since `start` are counted, and of
+    these only the latest `enough`.
 
     unvouched  sources whose requests anybody can send
     """

@@ -248,7 +248,7 @@ def is_refused(entry: delivery_log_store.LogEntry) -> bool:
 async def note_reading(
     context: AppContext, entry: delivery_log_store.LogEntry, *, by: str | None
 ) -> None:
-    """Note in the audit trail that a person looks at a refused delivery.
+    """Record in the audit trail that a person reads a refused delivery.
 
     Raises UsageError for a person without permission.
     """

@@ -546,8 +546,8 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events that state the amount that is searched for. Note the payments
-        of such events that have no order."""
+        """Yield the orders of events that state the searched amount. If such an event is a payment
+        without an order, remember the payment."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:

@@ -377,7 +377,7 @@ _STEP: Final = (
 async def side_stream(
     connection: AsyncConnection, sql: str, values: Mapping[str, str] | None = None
 ) -> SideStream:
-    """Open a query whose rows are sorted by their first column, the order."""
+    """Open a query whose first column is an order's key. The rows are sorted by this column."""
     side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
     await side.start()
     return side

@@ -94,7 +94,8 @@ async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[H
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Return up to `limit` unreleased holds for a reason, by order, of orders after `after`."""
+    """Return up to `limit` unreleased holds for a reason, sorted by order. All orders come after
+    the order `after`."""
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 

@@ -40,6 +40,6 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
 
 
 async def notes_of(context: AppContext, order: str) -> list[AuditEntry]:
-    """Return the notes on an order, newest first, at most SHOWN. The entry's `reason` is the text
-    of the note."""
+    """Return the notes on an order, newest first, at most SHOWN. Each note is an audit entry. The
+    entry's `reason` is the text of the note."""
     return await trail(context, subject=order, action="note_added", before=ABOVE_ALL, limit=SHOWN)

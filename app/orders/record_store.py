@@ -128,8 +128,8 @@ _OF_ORDER: Final = statement(
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
     """Return an instant for a new record of an order, so that the new record counts as the latest.
 
-    The instant is now. If a fast clock dated the last of these records, it is just after that
-    record.
+    The instant is usually now. If a fast clock dated an existing record later, the instant is just
+    after the latest existing record.
     """
     return max([now, *(record.recorded_at + TICK for record in records)])
 

@@ -298,9 +298,10 @@ async def publishable(context: AppContext) -> Instant:
 async def call_up_early(context: AppContext) -> int:
     """Find orders that a fast clock has delayed, and set them due. Return their number.
 
-    An order waits for the arrival of its evidence, or for its ledger's next decision. After the
-    clock has been set back, an arrival may be in the future. Money that has arrived would be
-    published only then. Delayed notifications to the shop are also set due.
+    A fast clock dates evidence in the future. After the clock has been set back, such an order
+    would wait until that date. Its money has already arrived, but would be published only then.
+
+    Delayed notifications to the shop are also set due.
     """
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is

@@ -45,7 +45,7 @@ def read_bytes_again(
 ) -> index_store.Reread:
     """Read a delivery's stored body again. Return the event, or the reason why there is none.
 
-    The delivery must not be pruned.
+    Do not call this for a pruned delivery, because its body is deleted.
 
     environment  the store's own environment, which every event must have; None accepts both. An
                  event of the other environment may be stored, because an earlier profile did not

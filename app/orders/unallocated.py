@@ -536,7 +536,8 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return the payments of these deliveries that need a person's decision, by delivery."""
+    """Return, for each of these deliveries, the payment that came in it and needs a person's
+    decision. Deliveries without such a payment are left out."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -704,8 +705,8 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Add the customer's number, masked, if the first deliveries contain it and are not
-    restricted."""
+    """Return the payment with the customer's masked number, if one of the first deliveries contains
+    the number. Return the payment unchanged if a delivery is restricted."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

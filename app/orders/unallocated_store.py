@@ -115,9 +115,10 @@ _KEYS_OF_SOURCE: Final = statement(_KEYS, **_SHARED, of_source="events.source = 
 def unplaced_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments without an order, each with the number of its first event, by that number.
+    """Return payments without an order, each with the number of the payment's first event. The
+    payments are sorted by this number.
 
-    after  only payments whose first event has a larger number
+    after  number of an event; only payments whose first event has a larger number are returned
     """
     if source is None:
         rows = connection.ask(_ALL_KEYS, (after, limit))
@@ -328,11 +329,11 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return those payments of the deliveries that renew an agreement, as (source, payment).
+    """Return the payments of the deliveries that renew an agreement, as (source, payment).
 
     People's decisions about the payments are ignored.
 
-    cases  the results by order, which further calls use again
+    cases  the cached results by order; this function adds to the cache, and later calls read it
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}

@@ -105,7 +105,8 @@ class OrderComparison:
     async def compare_all(
         self, connection: Any, histories: AsyncIterator[Sequence[History]]
     ) -> None:
-        """Compare orders until a row cannot be read."""
+        """Compare the orders with their histories. If a row cannot be read, report this problem and
+        stop."""
         try:
             async for several in histories:
                 await self.compare(connection, several)

@@ -522,9 +522,10 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Keep unreadable deliveries that are set aside and fit the pattern `named`.
+        """Mark unreadable deliveries as kept if they are set aside and contain text of the pattern
+        `named`.
 
-        only  id of the only delivery to consider; None considers all
+        only  id of the delivery to mark if `named` is None
         """
         suspects = await run(
             connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE

@@ -82,8 +82,8 @@ class ExportedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A finished copy. `archive` is the ZIP. `counts` has the number of rows, of orders, and of
-    attached files that are in it unmasked."""
+    """A finished copy of the data about a person. `archive` is the ZIP. `counts` has three numbers:
+    of the copy's rows, of its orders, and of its attached files, which are not masked."""
 
     archive: bytes = field(repr=False)
     sha256: str

@@ -102,8 +102,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for a gap that is not accepted, and UsageError if a gap is accepted
-    but there is none."""
+    """Raise ConfigurationError if there is a gap that is not accepted. Raise UsageError if a gap is
+    accepted although there is none."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]

@@ -237,7 +237,8 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting CAPTURES, such as methods that anyone could state."""
+    """Return the problems of the setting CAPTURES. For example, nothing may sign the payment
+    method, so that anyone could write it."""
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []

@@ -170,8 +170,8 @@ _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+"
 
 
 def account_name(text: str) -> str:
-    """Return an account number without blanks for grouping, so that all files write the account
-    alike."""
+    """Return an account number without the blanks that group its digits. All files then write the
+    account alike."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 

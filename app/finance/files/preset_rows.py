@@ -188,8 +188,9 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
     If the file has no column "Balance Impact", the status shows whether a row changes the balance.
     An outgoing payment is a purchase of the merchant, and an incoming refund belongs to a purchase.
-    Both become disbursements. The row's type alone does not show this, because PayPal's table of
-    event codes lists these types both as credits and as debits.
+    These payments and refunds become disbursements. The row's type alone does not show the
+    direction, because PayPal's table of event codes lists these types both as credits and as
+    debits.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:

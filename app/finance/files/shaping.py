@@ -417,7 +417,7 @@ _EXACT: Final = Context(prec=200)
 
 
 class SumOfCells:
-    """A sum of cells, written as the file would write it."""
+    """Adder of cells. The sum is written in the notation of the file."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs

@@ -134,7 +134,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error that a cell's meaning is not certain. The message is one sentence.
+    """Error for a cell whose meaning is not certain. The message is one sentence.
 
     word  the cell's text, if a mapping must state its meaning
     """

@@ -241,7 +241,7 @@ def verdict(report: PeriodReport) -> str:
 
 def at_risk(report: PeriodReport) -> str:
     """Return a sentence with the number of unaccepted breaks, and their money at risk by currency.
-    The money of breaks that are mistakes of unit is stated separately."""
+    If an amount was written in the wrong unit, the break's money is stated separately."""
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
