@@ -331,9 +331,9 @@ async def vouch_for_founders(
 ) -> None:
     """Record in the audit trail that two operators are different persons.
 
-    Invitations and tokens that one of the two created for the other then no longer prevent
-    approvals. Raise UsageError unless the caller is the machine's owner, and both names belong to
-    active operators. Also raise UsageError if the owner has vouched before.
+    One of them may have created the other's invitation or token. After this record, that no longer
+    prevents approvals. Raise UsageError unless the caller is the machine's owner, and both names
+    belong to active operators. Also raise UsageError if the owner has vouched before.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:

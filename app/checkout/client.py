@@ -104,8 +104,9 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait for the order's turn, and hold the turn during the block. Raise CheckoutBusyError if
-        too many callers wait."""
+        """Wait until no other caller works on the order, and then run the block. Other callers for
+        the same order wait until the block ends. Raise CheckoutBusyError if too many callers wait.
+        """
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened right now; try again in a minute."

@@ -486,7 +486,11 @@ TABLE_MAX = 1_000
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
-    """Print one JSON document. Its last member `name` is a list of any length."""
+    """Print one JSON document. The document's last member is a list of any length.
+
+    head  the members before the list
+    name  the name of the list's member
+    """
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()
     new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")

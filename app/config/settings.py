@@ -810,8 +810,8 @@ class Settings(BaseModel):
     def policy(self, *, required_since: Instant | None = None) -> Policy:
         """Build the policy for folding.
 
-        required_since  instant since which every price must be the shop's, from
-                        `folding.order_records`
+        required_since  instant since which the shop itself must state each order's price;
+                        `folding.order_records` determines the instant
         """
         return Policy(
             payment_window=self.payment_window_s * SECOND,

@@ -428,8 +428,8 @@ POSTINGS: Final = 200
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or a single line. A job
-    matches the lines. Raise UsageError if the job failed."""
+    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or a single line. A
+    background job matches the lines with payouts. Raise UsageError if the job failed."""
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
     match = partial(

@@ -283,7 +283,8 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """Return number, kind and file of the import in the address. Raise NotFoundError."""
+    """Return the number, the kind and the file name of the import that the page's address names.
+    Raise NotFoundError if there is no such import."""
     number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file

@@ -384,8 +384,9 @@ def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
 
     given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
     disputed     money in open disputes, which is not part of `held`
-    owed_back    money still to be returned, less `on_its_way`: after a cancellation everything
-                 held, otherwise the surplus over the price
+    owed_back    money for which a refund must still be made; refunds in `on_its_way` are already
+                 subtracted. After a cancellation this is everything held, otherwise the surplus
+                 over the price
     on_its_way   money that pending refunds will return
     """
     totals = ledger["totals"]

@@ -120,7 +120,7 @@ def _whose(label: str) -> tuple[Field, ...]:
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
     """Return a form with a preview of the erasure.
 
-    looks  whether the form only previews the erasure; if not, it proposes the erasure
+    looks  True if the form only shows the preview; False if sending the form proposes the erasure
     """
     try:
         found = await erase.erase(

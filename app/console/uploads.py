@@ -314,7 +314,7 @@ def _taken_from(
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
     """Return the fields and files of a form.
 
-    place  creates a folder for one file, and returns its path
+    place  function that creates a folder for one file, and returns the folder's path
     """
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []

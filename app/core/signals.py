@@ -17,7 +17,8 @@ class Signal(asyncio.Event):
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake only this process's tasks. Used for a signal that came from the other process."""
+        """Wake this process's tasks, and tell no other process. Call this when the other process
+        has sent the signal."""
         super().set()
 
 

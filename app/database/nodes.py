@@ -102,8 +102,8 @@ class NodesWatch:
         self._seen, self._again_at = Nodes(None, {}, {}), 0.0
 
     async def look(self) -> Nodes:
-        """Ask all servers, or return their last answers if these are younger than AGAIN_S. Raise
-        StoreUnavailable if the main server cannot be read."""
+        """Return the state of all database servers. Ask the servers again only if their last
+        answers are older than AGAIN_S. Raise StoreUnavailable if the main server cannot be read."""
         database = self._database
         if database.hosts is None:
             return self._seen

@@ -128,7 +128,7 @@ class LogLength:
         self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
 
     def pages(self) -> int:
-        """Return the number of pages since the log's last restart. A connection must be open."""
+        """Return the present length of the write-ahead log, in pages. A connection must be open."""
         return self._pages_by(self._head())
 
     @staticmethod

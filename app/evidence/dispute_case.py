@@ -382,7 +382,7 @@ async def _earlier(
     """Return two lists: earlier orders, oldest first, and earlier purchases.
 
     An earlier order has the phone number of this order, and was never disputed. An earlier purchase
-    may be the same customer's: the digest of a phone number, email address, name or card is equal.
+    may be by the same customer: its phone number, email address, name or card has the same digest.
 
     whole  whether to search for purchases by all digests and not only by phone numbers. The bodies
            of the purchases' messages are then read, too

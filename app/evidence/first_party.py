@@ -32,7 +32,8 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether both purchases have a common value of this member, ignoring case."""
+        """Return whether the two purchases have an equal value in the list named `member`. Upper
+        and lower case make no difference."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )

@@ -213,8 +213,9 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that other documents of the bundle name every file, with exactly its name. If so,
-    nobody has added a file, and no computer can take one file's name for another's."""
+    """Check that the bundle has no file beyond those that its documents refer to. The names must be
+    exactly equal. So nobody can have added a file, and no computer can take one file's name for
+    another's."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))

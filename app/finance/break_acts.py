@@ -571,7 +571,8 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal for accepting a break, or keeping late money, above the limit."""
+    """Build the kind of proposal that accepts a break or keeps late money. It is needed if the
+    amount is above the limit for one person."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"

@@ -89,8 +89,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether the choice of a break is undecided. This is so if it meets all other
-        conditions, but there is a condition on its amount and the amount is unknown."""
+        """Return whether an unknown amount prevents the choice of a break. The choice has a
+        condition on the amount, and the break meets all other conditions."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 

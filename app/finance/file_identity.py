@@ -152,7 +152,7 @@ def check_source(
     """Raise UsageError if a source belongs to another provider than the statement.
 
     profiles  profiles of the statement's provider; empty if the provider is unknown
-    known     sentences on how the provider is known
+    known     sentences that explain how the provider was recognized; the error repeats them
     """
     settings = sources.get(source)
     if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):

@@ -91,8 +91,8 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun by an instant, published or not; 0 if there is
-    none."""
+    """Return the number of the last import that began at or before an instant. The import may be
+    unpublished. Return 0 if there is none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},

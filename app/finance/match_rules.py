@@ -55,8 +55,8 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit's values before and after, and how the limit changes: `lowered`, for
-        example."""
+        """Return the old and the new value of a changed limit, and a word on the change, such as
+        `lowered`."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 

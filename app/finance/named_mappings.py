@@ -25,7 +25,8 @@ async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
-    """Return a mapping. Raises NotFoundError that lists the existing mappings."""
+    """Return the mapping with this name. Raises NotFoundError if there is none; the error lists the
+    names of all mappings."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:

@@ -452,7 +452,7 @@ _NAMES: Final[Mapping[ActKind, tuple[str, str]]] = {
 
 
 def placing_kinds(context: AppContext) -> dict[ActKind, ProposalKind]:
-    """Build the kinds of proposals about payments, by act."""
+    """Build a kind of proposal for each act on a payment. Return these kinds by act."""
     return {kind: _kind(context, kind) for kind in _NAMES}
 
 

@@ -103,8 +103,8 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last run of each of these entries that was begun, by the entry's name. Runs that a
-    person requested are included."""
+    """Return the last begun run of each of these schedule entries, by the entry's name. A run that
+    a person requested counts as well."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")

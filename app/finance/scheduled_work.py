@@ -126,7 +126,8 @@ class MailWay:
     to: Sequence[str]
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Implement `Delivers`."""
+        """Send some files of the parcel in one mail. Raises DeliveryFailed if the mail is too
+        large."""
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
@@ -391,7 +392,8 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel by each way of its entry. Skip files that this way has already delivered.
+    """Deliver a parcel in each of the ways that the entry lists. In each way, skip files that were
+    already delivered in that way.
 
     head  the checkpoint that the parcel delivers; None for a report
     """

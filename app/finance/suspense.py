@@ -41,7 +41,7 @@ order's reference to its provider."""
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment that had money without an order at any time until an instant. The
+    """Return every payment that, at some time until the instant, had money but no order. The
     payments are sorted by source and reference. Raises UsageError for more than MOST payments."""
     return await run(connection, _suspended, policy, as_of)
 

@@ -505,7 +505,7 @@ async def note_checks(context: AppContext, *, by: str) -> None:
 
 
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
-    """Add a person's statement.
+    """Store a person's signed statement on an item of the checklist.
 
     Raises UsageError for an unknown item, a missing name or note, and a person without permission.
     """

@@ -195,7 +195,7 @@ class AlarmMessages:
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
     """Build the sender of notices of alarms; None if nobody is notified. Raises ConfigurationError
-    if the secret of POSTs cannot sign."""
+    if the secret for POSTs cannot be used for signatures."""
     to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
     if not to:
         ways.pop("mail", None)

@@ -117,7 +117,8 @@ async def put_looked(
 async def work_entries(
     connection: AsyncConnection, *, after: int, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return entries about assigned breaks and proposals with numbers above `after`, in order."""
+    """Return audit entries about assigned breaks and about new proposals, in order of their
+    numbers. Only entries whose number is greater than `after` are returned."""
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, facts FROM audit "

@@ -317,11 +317,11 @@ def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
 async def see_numbers(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> list[CustomerNumbers]:
-    """Return the numbers of a proposal's orders to its proposer, and note each order in the audit
-    trail.
+    """Return the customers' numbers of all orders in an approved proposal, and note each order in
+    the audit trail.
 
-    Raises UsageError for anybody else, if the proposal was not approved, and after the time to
-    look.
+    Raises UsageError if the caller did not make the proposal, if nobody has approved it, or if the
+    time to see the numbers is over.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")

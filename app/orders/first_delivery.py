@@ -49,9 +49,10 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's next arrival, and return it.
 
-    If nothing came in time, return the latest arrival under a name that no source has, or None.
+    If none comes in time, look for new arrivals whose address names no configured source. Return
+    the latest of these, or None if there are none.
 
-    began  called once the earlier arrivals are known
+    began  function that is called once the earlier arrivals are known
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

@@ -120,8 +120,8 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return an item for each pair of an order and an instant: the id of the order's newest
-    delivery up to that instant, or None."""
+    """Return a list with an item for each pair of an order and an instant. The item is the id of
+    the order's newest delivery up to that instant, or None if there was none."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,

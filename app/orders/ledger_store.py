@@ -175,7 +175,8 @@ def publish(
     put_aside_until: Instant | None = None,
     notify: Instant | None = None,
 ) -> None:
-    """Write the rows, the revisions and the orders' next due marks, in the caller's transaction.
+    """Write the ledgers and revisions of folded orders, and set when each order is due again. All
+    of this happens in the caller's transaction.
 
     put_aside_until  when orders that could not be folded come due again; such orders have no
                      publication

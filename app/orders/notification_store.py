@@ -212,7 +212,7 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Find notifications and probes that a fast clock has delayed, and set them due now.
+    """Find notifications and probes that a fast clock has delayed, and make them due now.
 
     A probe or an untried notification is delayed if it is due after `beyond`. A retry is delayed if
     it would wait longer than the longest pause.

@@ -106,7 +106,8 @@ def hold(
 
 
 def release_session(connection: PlainConnection, key: str) -> None:
-    """Release a request that this process holds. Another process may ask at once."""
+    """Release a request that this process holds. Another process may then send the request without
+    waiting."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 

@@ -174,7 +174,8 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """Note that orders no longer need a price from the shop."""
+    """Delete the stored instant since which orders need a price from the shop. Orders no longer
+    need such a price."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
 
 

@@ -141,9 +141,11 @@ async def order_document(
     as_of: Instant | None = None,
     patience: Patience = "long",
 ) -> LedgerDocument:
-    """Return the ledger as JSON values, with the words for a customer and for the staff.
+    """Return an order's ledger as JSON values, with the sentences for a customer and for the staff.
 
-    `patience` is as in `caught_up.behind_s`. Raises as `explain_order` does.
+    patience  how long unread deliveries may delay the answer; see `behind_s`
+
+    Raises NotFoundError if nothing was known of the order at the instant.
     """
     found = await _explained(context, order, as_of, patience=patience)
     return await computed(partial(_document, found), size=found.deliveries)

@@ -89,7 +89,8 @@ def linked_orders(
     A person's assignment has priority over the first link. If the assignment was withdrawn, the
     reference belongs to the order that the shop named for it.
 
-    lasting  whether other transactions must wait with linking until the caller's transaction ends
+    lasting  whether to take the lock for links, so that no other transaction can change links until
+             the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)

@@ -145,7 +145,8 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Store the settings of sources that are new or have nothing stored yet."""
+    """Store the present settings of each source that is new or has no stored delivery. Such a
+    source has no deliveries that were read with other settings."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await index_store.noted_readings(connection)

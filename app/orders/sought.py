@@ -117,13 +117,13 @@ class Sought:
 
     names       references or ids, or the beginning or end of an order's reference
     phones      phone numbers as E.164 digits
-    email, person, card  the identifiers as `identifiers` writes them
+    email, person, card  the identifiers in the form that `identifiers` returns
     amounts     the amount in minor units, by the number of decimals of a currency
     currencies  the possible currencies of the amount; empty for any currency
     days        the instants at which each possible day begins and ends
     zone        the time zone of the days
-    national    whether the text may be a phone number that lacks a country code, while no source's
-                settings state a country
+    national    whether the text looks like a phone number without a country code, and no source's
+                settings state the country
     message     whether the text is a pasted SMS. The amount in an SMS is searched for only if the
                 receipt in the SMS is not found
     """

@@ -326,7 +326,8 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the latest arrival or decision if a fast clock dated that later than now."""
+    """Return the present instant. If a fast clock dated an arrival or decision later than now,
+    return the latest of these dates instead."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -457,7 +458,8 @@ class UnallocatedPage:
 
 
 async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
-    """Return a page of unallocated payments. Raises UsageError for an `after` of another list."""
+    """Return a page of unallocated payments. Raises UsageError if `after` is not a position in this
+    list."""
     if request.after and not (request.after.isascii() and request.after.isdecimal()):
         raise UsageError("after is not a position in this list: start without it")
     found: list[tuple[Unallocated, int]] = []
@@ -609,7 +611,8 @@ class UnallocatedTotals:
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
-    """Return the totals of payments that need a person, among the first MOST_COUNTED."""
+    """Return the totals of the payments that a person must decide about. Of a longer list, only
+    about the first MOST_COUNTED payments are examined."""
     sums: Counter[str] = Counter()
     waiting: list[Unallocated] = []
     back: list[str] = []

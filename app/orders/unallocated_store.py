@@ -183,8 +183,8 @@ _NAMED_ORPHANS: Final = (
 
 
 def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
-    """Return the payments that a text may name, with or without an order. The text may be a
-    payment's or session's reference, or an event's id."""
+    """Return the payments that a text may name, whether or not they belong to an order. The text
+    may be a reference of a payment or session, or the id of an event."""
     sources = [
         row[0]
         for member in _MEMBERS

@@ -82,7 +82,7 @@ async def back_up(
 ) -> backup_store.Contents:
     """Copy the database to `target`. The file `target` appears only when the copy is complete.
     Raise UsageError if `target` exists and may not be replaced, or is the database itself. Raise
-    ConfigurationError if the database is of the other environment."""
+    ConfigurationError if the database belongs to another environment than the settings name."""
     source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
 

@@ -248,9 +248,9 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) of notes on phone numbers. For a note on a delivery, the order is the
-    delivery's order. If the delivery has no order, its id is returned instead. For an order in a
-    contest, the first order of the contest is returned."""
+    """Return (digest, order) for each note on a phone number. A note is about an order or about a
+    delivery. For a delivery, return the delivery's order, or the delivery's id if it has no order.
+    If the order shares evidence with other orders, return the first of all these orders."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}

@@ -550,7 +550,8 @@ class ErasureFinder:
     async def _judge_bank_lines(
         self, connection: Connection, erasure: Erasure, written: Sequence[re.Pattern[str]]
     ) -> None:
-        """Judge bank lines that hold a number. Accounting needs a bank line for some time."""
+        """Find bank lines that contain a number. Erase a line only after the period for which
+        accounting needs it; keep it until then."""
         now = self._context.clock.now()
         for each in await erase_texts.bank_lines_with(connection, written):
             until = Instant(each.booked_at + self._periods.accounts)

@@ -113,8 +113,9 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Skip published numbers, and record that statements of the shop may be lost, in the caller's
-    transaction. Return the first new number.
+    """Repair the feed and the shop's facts after a loss of commits. The caller's transaction skips
+    all revision numbers that were published before the loss. It also records that statements of the
+    shop may be lost. Return the first number to use next.
 
     given  the last number that was published, if known
     """

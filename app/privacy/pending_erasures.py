@@ -156,8 +156,8 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Move a delivery's restriction to an order. The delivery was assigned to the order or read
-    meanwhile."""
+    """Move a delivery's restriction to an order. Call this if the delivery has become part of the
+    order since it was restricted."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])

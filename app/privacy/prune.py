@@ -298,8 +298,8 @@ class PrunablePage:
 class Pruning:
     """Result or preview of a pass. `settled` has the first orders; the figures count all orders.
 
-    before      the latest instant that an order's last evidence may have, so that the order's
-                bodies are deleted; None if no bodies may be deleted
+    before      the bodies of an order are deleted if its last evidence is not later than this
+                instant; None if no bodies may be deleted
     classes     each class of data, and the days for which it is kept
     deliveries  the number of deliveries of settled orders and of deliveries without an order
     size        the bytes of these deliveries
@@ -534,8 +534,8 @@ class Pruner(PeriodicTask):
         self._guard = LeapGuard(context.clock)
 
     async def _look(self) -> int:
-        """Make a pass. Errors are logged and the next pass tries again, because late pruning must
-        not stop the service."""
+        """Run one pass of pruning. Log an error instead of raising it, because a late pass must not
+        stop the service. The next pass tries again."""
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:

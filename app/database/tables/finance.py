@@ -97,7 +97,8 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """Money, age and evidence of a break. Runs that find these unchanged share one version."""
+    """A version of a break: its money, age and evidence. Runs that find the same money, age and
+    evidence share one version."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED

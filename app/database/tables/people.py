@@ -148,9 +148,9 @@ class OrderStateRow(Table, table=True):
 
 
 class OrderNodeRow(Table, table=True):
-    """The hash of all orders whose commitments begin with the first `level` bits of `place`, in
-    the log's first `size` leaves. Stored only if the hash changed since the previous tree.
-    Append-only."""
+    """A node of the tree of all orders: a hash of the orders whose commitments begin with the first
+    `level` bits of `place`. The hash covers the first `size` leaves of the log. A row is stored
+    only if the hash has changed since the previous tree. Append-only."""
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED

@@ -67,9 +67,10 @@ class LineForm(Protocol):
 
 @dataclass(slots=True)
 class Understood:
-    """The clear rows of a batch, each beginning with its number, and the batch's problems.
+    """The clear rows of a batch, and the batch's problems. The first value of each row is its
+    number.
 
-    unclear  the other rows, each beginning with its number, with None for unclear values
+    unclear  the other rows; an unclear value is None
     totals   numbers of the rows that only add up the rows above them
     """
 

@@ -424,7 +424,10 @@ def shipped_exports() -> Sequence[Export]:
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export of a valid preset or mapping. `kind` is used if the text states none."""
+    """Return the export that a valid preset or mapping describes.
+
+    kind  the kind of file to assume if the text states none
+    """
     values = tomllib.loads(text)
     return Export(
         name=name,
