@@ -153,8 +153,9 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that says that the order is paid, and which event proves the payment.
-    Return None if the order is not paid, or if nobody knows yet whether it is paid.
+    """Return a sentence which says that the order is paid, and which names the event that proves
+    the payment. Return None if the order is not paid, or if it is not yet known whether the order
+    is paid.
 
     opened  id of the session that this call has opened; None if this call opened no session
     """

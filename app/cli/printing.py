@@ -377,7 +377,7 @@ _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print each row with one field on a line, for terminals where ids would wrap."""
+    """Print rows for terminals in which ids would wrap. Each field of a row has its own line."""
     widest = max(map(len, columns))
     for row in rows:
         print()

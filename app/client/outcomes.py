@@ -167,15 +167,15 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed from the keeper's cursor to its end. Return the number of entries that the
-    keeper did not know yet.
+    """Read the feed from the keeper's cursor to the feed's end. Return the number of entries that
+    the keeper did not know yet.
 
     At the end, ask about orders that wait because Tallyhook did not know whether they were shipped.
 
     wait_s  seconds for which the last request waits for news at the end of the feed
 
-    Raises TokenRefused, Unavailable and NotUnderstood. If an error is raised, all news that was
-    handled before stays handled.
+    Raises TokenRefused, Unavailable and NotUnderstood. After an error, the keeper still has the
+    news that it took before.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

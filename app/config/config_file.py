@@ -122,7 +122,8 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return variables with our prefix by upper-case name. Report names that differ in case."""
+    """Return the variables that begin with Tallyhook's prefix, by upper-case name. Report a
+    variable that is set twice, even if the capitals of the names differ."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:

@@ -308,8 +308,8 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Lower this process's priority below the receiver's. Senders wait for the receiver, but
-    reading and folding can wait a moment."""
+    """Lower this process's priority, so that the receiver has a higher one. Senders wait for the
+    receiver, but reading and folding can wait a moment."""
     os.nice(3 * NICENESS if folding else NICENESS)
 
 

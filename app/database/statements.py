@@ -221,7 +221,8 @@ class CallingConnection(sqlite3.Connection):
     thread. Callers pass an object of the type `Whole` or `_Calling` in place of the parameters."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement, or the function that `run` passed as the parameters."""
+        """Run one statement. If the parameters are a `Whole` or a `_Calling`, let this object run,
+        and store the result in it."""
         if not isinstance(parameters, _Calling | Whole):
             return super().execute(sql, parameters)
         cursor = self.cursor()

@@ -120,7 +120,8 @@ async def of_another_format(
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
-    """Store lines with the next numbers, and return the last one. Requires `importing_alone`."""
+    """Store coverage lines under the next free numbers, and return the highest number. Requires
+    `importing_alone`."""
     found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
     number = int(found.scalar_one())
     for line in lines:

@@ -109,7 +109,8 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Return what the change of a limit means. A limit may also be new or be removed."""
+    """Return what the change of a limit means for one person's acts. `before` is empty for a new
+    limit, and `after` is empty for a removed limit."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -208,8 +209,8 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules that are valid now, or were valid at an instant; the defaults if none were
-    saved."""
+    """Return the rules that are valid now, or the rules that were valid at the instant `as_of`. If
+    no rules were saved by then, return the default rules."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 

@@ -101,7 +101,11 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Implement `Delivers`. Do not create a missing folder: its disk may not be mounted."""
+        """Write the report's files into the folder. Do not create a missing folder, because its
+        disk may not be mounted.
+
+        Raises DeliveryFailed if a file cannot be written.
+        """
         try:
             for name in files:
                 await asyncio.to_thread(self._put, name, parcel.files[name])

@@ -160,8 +160,8 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete groups of more than `at_most` rows with equal values in these columns. The order
-        of the rows must begin with these columns."""
+        """Group the rows that have equal values in these columns, and delete each group of more
+        than `at_most` rows. The rows must be sorted by these columns first."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):

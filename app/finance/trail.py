@@ -56,10 +56,10 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts with a reference, and bank lines with these words in a text.
+    """Find payouts whose reference is the text, and bank lines that contain the text.
 
-    before  instant before which bank lines must have been booked, to continue an earlier search;
-            None for all lines
+    before  instant from an earlier search that is continued; only bank lines booked before it are
+            returned; None for a new search
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):

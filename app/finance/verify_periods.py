@@ -70,8 +70,8 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Verify the closings of all months, or only of the month `only`, by month and version. Yield
-    each step's result.
+    """Verify the closings of all months, or only of the month `only`. The closings are sorted by
+    month and version. Yield the result of each step.
 
     If a closing was altered, its further steps are skipped. Raises NotFoundError for a month that
     was never closed.

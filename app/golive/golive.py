@@ -272,7 +272,7 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 
 
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
-    """Build the item on other shops that use an account.
+    """Build the checklist's item on accounts that other shops may use, too.
 
     unknown  sources for which nobody has said whether another shop uses their account
     apart    sources whose account other shops use, and whose settings distinguish the shops
@@ -315,12 +315,12 @@ def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
 def keys_item(
     problems: Sequence[str], *, sources: bool = True, starts_payments: bool = True
 ) -> ChecklistItem:
-    """Build the item on tokens and secrets.
+    """Build the checklist's item on the token and the secrets.
 
     problems         problems of the configuration
-    sources          whether there is a source
-    starts_payments  whether sessions are opened from here, which needs a token; if not, a person
-                     must state that this is intended
+    sources          whether the settings name any source
+    starts_payments  whether this service opens sessions, which needs a token; if not, a person must
+                     state that this is intended
     """
     name = "api_keys"
     if problems:

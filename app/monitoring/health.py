@@ -184,11 +184,11 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return a sentence if the oldest delivery in the inbox has waited too long, or no reader was
-    seen for too long; else None.
+    """Return a sentence if the oldest delivery in the inbox has waited too long, or if no reader
+    was seen for too long. Otherwise return None.
 
-    elsewhere  since when this service waits for a separately started reader; None if it starts the
-               reader itself
+    elsewhere  the instant at which this service began to wait for a separately started reader; None
+               if the service starts the reader itself
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest

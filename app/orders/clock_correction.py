@@ -125,9 +125,10 @@ class ClockWatch:
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Redate rows dated later than now, and set orders due that were folded as of a later instant.
+    """Correct dates in the future. Rows dated later than now get new dates. Orders that were folded
+    as of a later instant are set due.
 
-    seen  the correction as this process saw it; None if it saw none
+    seen  the correction as this process saw it; None if this process saw none
     """
     database, now = context.database, context.clock.now()
     newest = await database.on_snapshot(store.newest_ahead, now)

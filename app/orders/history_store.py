@@ -109,8 +109,8 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Add the records that redate deliveries or records of the history and that are stored under
-    other orders."""
+    """Return the history with further records of the kind `redated`. These records give new dates
+    to the history's deliveries and records, but may be stored under other orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)

@@ -62,7 +62,7 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """Hold or release that the service must record for an order.
+    """A change that the service must record for an order: the order is held, or a hold is released.
 
     at   the earliest instant that the record may have
     ask  the events whose payments the service must ask the providers about

@@ -115,7 +115,8 @@ class Notifier:
 
 
 def destination_of(url: str) -> str:
-    """Return a name for an address that does not show it, because it may contain a credential."""
+    """Return a digest that identifies an address. The address itself may contain a credential and
+    must not be shown."""
     return sha256(url.encode("utf-8")).hexdigest()
 
 

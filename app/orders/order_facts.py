@@ -106,7 +106,7 @@ class TendersDoNotFit(UsageError):
 
 
 class ReferenceTaken(UsageError):
-    """Error: the reference already belongs to the order `order`. Nothing was written."""
+    """Error for a reference that already belongs to another order, `order`. Nothing was written."""
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(

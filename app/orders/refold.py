@@ -208,8 +208,8 @@ Sharing = list[Due]
 async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
-    """Return the marks of due orders, grouped with orders that share their evidence, and all
-    histories. All are read from one snapshot."""
+    """Read due orders and their evidence from one snapshot. Return the orders' marks and histories.
+    A due order is grouped with the due orders that share evidence with it."""
 
     def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
         contests = contests_of(connection, [mark.order for mark in due])

@@ -41,7 +41,8 @@ class Pruned:
 
 
 async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> list[Unpruned]:
-    """Return deliveries that were not pruned, sorted by id, which is by arrival."""
+    """Return deliveries that were not pruned, sorted by id. This is also the order of their
+    arrival."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source "

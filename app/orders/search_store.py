@@ -123,8 +123,8 @@ async def orders_named(
 
 
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
-    """Return the orders that a provider's reference is linked to. Each item is the order, `payment`
-    or `session`, and the source."""
+    """Return the orders that a provider's reference is linked to, as (order, kind, source). The
+    kind is `payment` or `session`."""
     rows = await connection.execute(
         text(
             "SELECT order_key, kind, source FROM links WHERE reference = :reference "

@@ -269,7 +269,8 @@ def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def _add_unread(inbox: sqlite3.Connection | None, part: Path) -> None:
-    """Copy the inbox rows that the database copy had not read into the copy's own table."""
+    """Copy inbox rows into the copied database's own inbox table. Only rows that the copied
+    database had not read yet are copied."""
     if inbox is None:
         return
     with closing(sqlite3.connect(part)) as copy, copy:

@@ -444,7 +444,8 @@ class _Check:
     async def _index(
         self, connection: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> list[str] | None:
-        """Compare the index of a sample, or the whole index. Return the orders of a sample."""
+        """Build the index again and compare it with the stored index. If `digests` is None, this
+        includes all deliveries, otherwise only a sample. Return the orders of the sample."""
         progress = self.progress if digests is None else silent
         orders = None if digests is None else await consistency_store.orders_of(connection, digests)
         async with consistency_store.scratch_index(connection, sampled=bool(digests)) as scratch:
@@ -479,7 +480,8 @@ class _Check:
     async def _verdicts(
         self, connection: Any, scratch: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> None:
-        """Build the index of a sample, or the whole index, and compare verdicts."""
+        """Read deliveries again, build the scratch index from them, and compare the verdicts. If
+        `digests` is None, this includes all deliveries, otherwise only a sample."""
         progress, now = (self.progress if digests is None else silent), self.context.clock.now()
         bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
         async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):

@@ -601,7 +601,8 @@ class ErasureFinder:
     def _judge_refused(
         self, refused: Iterable[tuple[str, Instant]], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge refused deliveries, each given with its time of arrival."""
+        """Decide for each refused delivery whether it is kept or erased. A refused delivery is a
+        pair of its id and its time of arrival."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in refused:
             kept = erase_rules.kept_unknown(

@@ -513,7 +513,8 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Record that a line is carried out, or the code of the reason to wait."""
+    """Store the code of the reason why a pending line must wait. If `why` is None, the line was
+    carried out and is deleted."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"

@@ -214,7 +214,8 @@ def key_path_of(path: Path) -> Path:
 
 
 def journal_problem(sentence: str) -> ConfigurationError:
-    """Return an error about the journal that names its setting."""
+    """Return an error about the journal of erasures. Its message begins with the name of the
+    journal's setting."""
     return ConfigurationError([f"{VARIABLE}: {sentence}"])
 
 
@@ -234,9 +235,11 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path; None if both it and its key are missing. Raise
-    ConfigurationError, with what to do, if only one of the two is missing, others can read one of
-    them, or the journal was changed."""
+    """Read the journal at a path. Return None if the journal and its key are both missing.
+
+    Raise ConfigurationError in three cases: only one of the two files is missing, other users can
+    read one of the files, or the journal was changed. The message says what to do.
+    """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
         if key is None:

@@ -76,7 +76,8 @@ class _ShortReads(io.BufferedReader):
     """File that refuses to read more than MAX_READ bytes at a time."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as any file does. Raises BadZipFile for more than MAX_READ bytes."""
+        """Read up to `size` bytes. Raises BadZipFile if there are more than MAX_READ bytes to
+        return."""
         part = super().read(MAX_READ + 1 if size is None or size < 0 else min(size, MAX_READ + 1))
         if len(part) > MAX_READ:
             raise zipfile.BadZipFile

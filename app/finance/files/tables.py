@@ -145,7 +145,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error: a file cannot be read at all, or cannot be read beyond a certain row."""
+    """Error for a file that cannot be read, or that cannot be read beyond a certain row."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)

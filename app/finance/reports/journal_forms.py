@@ -362,7 +362,10 @@ COMMAND_WORDS: Final = "; ".join(
 
 
 def api_words(default: str) -> str:
-    """Return the API's description of the forms."""
+    """Return the text with which the API describes the forms of a journal.
+
+    default  name of the form that is used if a request names none
+    """
     words = {name: JOURNAL_FORMS[name].words for name in reversed(_EACH)}
     words[default] = "which it is without this"
     said = [f"{name}, {text}".removesuffix(", ") for name, text in words.items()]
