@@ -171,7 +171,8 @@ class ClientSettings:
 class CheckoutClient:
     """HTTP client of the payment service. A process has one, used as `async with
     CheckoutClient(settings) as client`. `transport` replaces the network, and `sleep` waits between
-    requests. `flights` is for the code that opens checkouts."""
+    requests. Code that opens checkouts uses `flights`, so that calls for one order wait for each
+    other."""
 
     def __init__(
         self,

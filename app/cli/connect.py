@@ -298,7 +298,8 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the secrets and credentials that a file supplies, or that are not configured yet."""
+    """Return the settings with the secret and the credentials, by variable. Read them from the
+    given files. Ask the person for values that have no file and are not configured yet."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 

@@ -75,7 +75,8 @@ class Unavailable(AskingFailed):
 
 
 class NotConfigured(AskingFailed):
-    """501: the service's settings don't enable this. The message names the missing setting."""
+    """501: the service's settings do not enable the requested function. The message names the
+    missing setting."""
 
 
 class NotUnderstood(AskingFailed):

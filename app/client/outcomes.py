@@ -57,13 +57,14 @@ class News:
 
     @property
     def may_ship(self) -> bool:
-        """Return whether to ship the order, unless the shop's own books show that it was
-        shipped."""
+        """Return whether Tallyhook permits shipping the order. Before you ship, check that the
+        shop's own books do not show the order as shipped."""
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
 
 class Refused(Exception):
-    """A notification that is not genuine. Answer 401 and discard it."""
+    """Error for a notification that is not genuine. Answer the request with 401, and discard the
+    notification."""
 
 
 class Keeper(Protocol):

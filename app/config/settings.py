@@ -112,7 +112,8 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Raise ValueError unless they can end a path."""
+    """Parse secret addresses as `secrets` does. Raise ValueError for an address that cannot be the
+    end of a URL's path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):

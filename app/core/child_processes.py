@@ -167,8 +167,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running until the block ends. Then let the child read all accepted
-        deliveries if it drains; otherwise kill it."""
+        """Keep a child running until the block ends. Then end the child. If `drains` was set, the
+        child first reads all accepted deliveries."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         kept = keep(

@@ -81,7 +81,7 @@ class Gap:
 
     since, until  first and last instant of the span
     deliveries    largest number of acknowledged deliveries that may be lost; None if unknown
-    detail        what happened, as a sentence of ours
+    detail        description of the cause, in words of the program
     accepted_by   an operator's name, or the name of the machine's owner
     """
 

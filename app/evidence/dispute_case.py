@@ -54,7 +54,8 @@ MOST_EARLIER: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """The merchant who answers a dispute, from the settings. Empty members are missing."""
+    """The merchant who answers a dispute, from the settings. A member is empty if its setting is
+    missing."""
 
     name: str = ""
     address: str = ""

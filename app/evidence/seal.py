@@ -435,7 +435,8 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the newest keys of a log in order, back to the first that no previous key endorsed.
+    """Return the newest keys of a log, the oldest of them first. Each returned key except the first
+    was endorsed by the key before it.
 
     keys          all keys, oldest first
     endorsements  for each key, in hex: one signature for each origin that the log had at the time;

@@ -630,7 +630,8 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a sentence for each tree of all orders of this size that differs from the log."""
+        """Compare the trees of all orders that have at most this size with the log. Yield a
+        sentence for each tree that differs."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):

@@ -113,8 +113,8 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days that imports in another format have of an account, oldest first. Withdrawn
-    imports are left out."""
+    """Return the days of an account that are covered by imports in other formats, the oldest import
+    first. Withdrawn imports are left out."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 

@@ -437,7 +437,8 @@ async def _deliver(
 
 
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """Return (name, scope) of the day, or of the month, before a report's due time."""
+    """Return (name, scope) of the last full day, or of the last full month, before a report's due
+    time."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"

@@ -73,8 +73,8 @@ class ImportForm:
 
     identity  first columns of a staged row, which identify a line
     at_most   number of rows of a file that may have the same identity
-    names     field to name in the problem of a row beyond `at_most`; if `at_most` is 1, every good
-              row has a value in this field
+    names     name of the field that is reported for a row beyond `at_most`; if `at_most` is 1,
+              every good row has a value in this field
     opens     function that opens a file as a table
     """
 
@@ -329,7 +329,8 @@ class StagedFile:
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record which days the file covers, as the file states, or else as the request states.
+        """Record which days the file covers. The days are those that the file states. If the file
+        states none, they are the days that the request states.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """

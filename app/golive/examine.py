@@ -63,8 +63,8 @@ def _check_token(settings: Settings) -> None:
     """Raise ConfigurationError if the token that opens sessions cannot be used.
 
     Do nothing if the address, the token or the source is missing, because `load_settings` reports
-    this mistake. Do nothing if the source's profile cannot be read, because compiling the source
-    reports this mistake.
+    this mistake. Do nothing if the source's profile cannot be read. `compile_sources` reports that
+    mistake.
     """
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:

@@ -51,7 +51,7 @@ class Expected:
     findings: frozenset[FindingCode] = frozenset()
 
     def met_by(self, ledger: Mapping[str, Any]) -> bool:
-        """Return whether a ledger (as JSON) has reached this end."""
+        """Return whether a ledger, given as JSON, meets all expectations."""
         claims = {line["claim"] for line in ledger["timeline"]}
         codes = {finding["code"] for finding in ledger["findings"]}
         same = ledger["outcome"] == self.outcome and ledger["fulfillable"] is self.ships

@@ -101,7 +101,8 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return when sessions after `start` were opened, oldest first. Stop after `enough` times."""
+    """Return the times at which sessions were opened after `start`, oldest first. At most the first
+    `enough` times are returned."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "

@@ -54,7 +54,7 @@ class Check:
     """The result of one check.
 
     state  `ok`; `weak` if it works but a person should know; `must` if a person must act
-    do     what the person should do, or None
+    do     the advice to the person; None if there is none
     """
 
     what: str

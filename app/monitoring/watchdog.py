@@ -81,8 +81,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is still too recent for an alarm. If so,
-        note when it becomes an alarm."""
+        """Return whether a condition that began at `since` is still too recent for an alarm. Also
+        add the instant at which it becomes an alarm to `ends`."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)

@@ -66,7 +66,7 @@ class ClockState(Enum):
 
 
 class ClockWatch:
-    """How this process has seen the clock run: when the clock jumped ahead, and when it was set
+    """Record of the clock's jumps in this process: when the clock jumped ahead, and when it was set
     back. Elapsed time comes from a monotonic clock."""
 
     def __init__(self, context: AppContext) -> None:

@@ -104,7 +104,8 @@ class FoundOrders:
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
-    """Return order references that begin with a text, sorted; none if it may be a phone number."""
+    """Return sorted order references that begin with a text. Return none if the text may be a phone
+    number."""
     text = composed(text)
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
@@ -424,7 +425,8 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield orders by the keyed digest of an identifier, and note unallocated payments."""
+        """Yield orders by the keyed digest of an identifier. If there are none, look for the newest
+        deliveries with this digest, and remember their payments without an order."""
         key = self._context.phone_key
         if key is None:
             return

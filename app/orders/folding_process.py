@@ -198,8 +198,8 @@ class Quiet:
         self._since, self._used = monotonic(), process_time()
 
     def look(self) -> bool:
-        """Return True if QUIET_S have passed and this process had little to do in this time. Then
-        measure the next QUIET_S."""
+        """Return whether QUIET_S have passed in which this process had little to do. After QUIET_S,
+        begin a new measurement."""
         now, used = monotonic(), process_time()
         if now - self._since < QUIET_S:
             return False

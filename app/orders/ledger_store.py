@@ -377,7 +377,7 @@ async def latest_orders(
 ) -> list[LastRevision]:
     """Return the last revision of each order, the newest first, filtered by the ledger cache.
 
-    before  only orders whose last revision has a number below this
+    before  a revision's number; only orders whose last revision has a smaller number are returned
     """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]

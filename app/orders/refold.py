@@ -36,10 +36,10 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Marks orders as due, in batches, after the policy has changed or a gap was accepted. All
-    orders are marked before any order is folded.
+    """Task that marks orders as due, in batches, after the policy has changed or a gap was
+    accepted. All orders are marked before any order is folded.
 
-    The policy and the number of gaps are noted with the last batch. If the process ends earlier,
+    With the last batch, the policy and the number of gaps are stored. If the process ends earlier,
     the next process starts over and sets some orders due twice.
     """
 

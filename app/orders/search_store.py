@@ -363,7 +363,7 @@ async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int
 class ImportedLine:
     """Imported line that concerns an order.
 
-    order   as the line writes it; None if it names none
+    order   the order's reference as written in the line; None if the line names no order
     source  source of the statement; empty for a line of the order book
     what    the order's status in a book, or the kind of movement in a statement; empty if not
             stated

@@ -108,7 +108,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return the holds because of unreadable messages that must begin or end, by order."""
+    """Return, by order, each hold for unreadable messages that must begin or end."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():

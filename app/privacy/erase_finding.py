@@ -242,7 +242,7 @@ def _known(erasure: Erasure) -> Erasure:
 
 
 class ErasureFinder:
-    """Search and judgement of personal data on one snapshot."""
+    """A finder of personal data on one snapshot. It also decides which data may be erased."""
 
     def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context

@@ -74,7 +74,7 @@ SENTENCES: Final[Mapping[Why, str]] = {
 class KeptData:
     """Data that are kept, the reason, and the end of the period if it is known.
 
-    do     what a person must do so that the reason no longer applies; empty if nothing
+    do     the act by which a person can remove the reason; empty if no act is needed
     kind   the kind of thing that is restricted; None if nothing can be restricted
     """
 
@@ -92,7 +92,7 @@ class KeptData:
 
     @property
     def restricted_words(self) -> str:
-        """Return until when the data are restricted, and on which legal ground, in words."""
+        """Return a phrase with the end of the data's restriction and with the legal ground."""
         ground = GROUNDS[REASONS[self.why].ground]
         if self.why == "in_the_reference":
             return f"hidden from searches permanently ({ground})"

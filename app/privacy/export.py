@@ -194,7 +194,7 @@ async def propose_export(
 
 
 async def check_open(context: AppContext, approved: Proposal, *, by: str | None) -> None:
-    """Raise UsageError, with what to do, if this person may not take the copy now."""
+    """Raise UsageError if this person may not take the copy now. The message says what to do."""
     who = await who_may(context, by=by, action="data_exported")
     proposals.must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
 
@@ -331,8 +331,8 @@ def _retention(context: AppContext) -> Mapping[str, str]:
 
 
 def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the rows of a table: what they contain, their sources, since when they are stored,
-    and until when and why they are kept."""
+    """Describe the rows of a table for the person: contents, sources and date of the oldest row.
+    Also state when the data are deleted, or why they are kept."""
     shown = {column for row in rows for column in row}
     marks: list[Mark] = [
         each.info[MARK]

@@ -271,8 +271,8 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Replay of journal lines in a database. The database was restored and nobody serves it, or it
-    is served normally."""
+    """Replay of journal lines in a database. Either the database was restored and nobody serves it
+    yet, or it is being served normally."""
 
     def __init__(
         self,

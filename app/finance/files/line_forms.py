@@ -141,8 +141,8 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the names of columns that are not read. A person can see there whether the name of
-        a column is misspelled."""
+        """Return the names of columns that are not read. A person can find misspelled column names
+        in this list."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]

@@ -579,7 +579,7 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the problems of rows that have a cell with whole further rows in it. The closing
+        """Return the problems of rows in which a cell contains further whole rows. The closing
         quotation mark of such a cell is missing or too late."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
