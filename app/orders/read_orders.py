@@ -143,7 +143,7 @@ async def order_document(
 ) -> LedgerDocument:
     """Return an order's ledger as JSON values, with the sentences for a customer and for the staff.
 
-    patience  how long unread deliveries may delay the answer; see `behind_s`
+    patience  how long to wait for unread deliveries before answering; see `Patience`
 
     Raises NotFoundError if nothing was known of the order at the instant.
     """
