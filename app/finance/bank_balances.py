@@ -88,7 +88,8 @@ async def approval_of(context: AppContext, sha256: str, differs: Balances) -> st
 
 
 def check_amount(differs: Balances, amount: str) -> None:
-    """Raise UsageError if the stated amount is not exactly the difference."""
+    """Raise UsageError if the amount is not exactly the difference between the statement's balances
+    and its entries."""
     difference = differs.difference()
     try:
         exact = Decimal(amount.strip()) == difference

@@ -43,7 +43,7 @@ async def book_rows(
     refunded_at, method).
 
     first   the lowest key to yield
-    beyond  the key before which to end; None for no end
+    beyond  the lowest key that is no longer yielded; None for no limit
     """
     values: dict[str, Any] = {
         "first": first,
@@ -131,7 +131,8 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return line versions with a phone number, imported before an instant, in key order."""
+    """Return the keys of line versions that were imported before an instant and have a phone
+    number. The keys are sorted."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),

@@ -671,7 +671,8 @@ def own_line_of(seen: breaks.Break) -> str:
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line or order that can be the counterpart of this break."""
+    """Return the breaks that can be the counterpart of this break. Only breaks about the given line
+    or order are searched."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners
@@ -718,7 +719,7 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the matched line of the match that a person wants to undo. Raises UsageError if no
+    """Find the match that a person wants to undo, and return its line. Raises UsageError if no
     match or more than one match fits the request.
 
     line  the matched line that the person named; empty if the person named none

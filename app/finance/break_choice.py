@@ -190,7 +190,7 @@ MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSum:
-    """Number and money of breaks of one cause and currency."""
+    """Count and total of the breaks with one cause and currency."""
 
     cause: BreakCause
     count: int
@@ -283,7 +283,7 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 async def chosen_for(
     context: AppContext, choice: Choice, doing: BreakAct, *, least: int
 ) -> ChosenBreaks:
-    """Return the chosen breaks on which a person may act in this way.
+    """Return the chosen breaks on which the person may carry out the act `doing`.
 
     A break can be matched if one suggestion is clearly the best and has at least `least` points. A
     break can be accepted if the person may accept it alone.

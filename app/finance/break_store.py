@@ -235,7 +235,7 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
     """Return the finished runs, newest first.
 
-    before  number below which the runs' numbers must be; None for all runs
+    before  a run's number; only runs with lower numbers are returned; None for all runs
     """
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
@@ -254,7 +254,10 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 async def seen_by(
     connection: AsyncConnection, number: int, *, after: str
 ) -> list[tuple[str, Break]]:
-    """Return up to AT_ONCE breaks of a run by id, after this id."""
+    """Return the next AT_ONCE breaks of a run, sorted by id.
+
+    after  the id after which the breaks begin
+    """
     rows = await connection.execute(
         text(
             "SELECT break_seen.break_id, break_versions.seen FROM break_seen JOIN break_versions "

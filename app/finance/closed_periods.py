@@ -56,10 +56,10 @@ async def closed_report(
     """Return a closed month's report in a format: the print that was stored at the closing, or a
     new one made from the stored report.
 
-    version  version of the closing; None for the one that was not reopened
+    version  version of the closing; None for the closing that is in force
 
-    Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be made
-    here.
+    Raises NotFoundError for a month that is not closed. Raises UsageError for a format that cannot
+    be made here.
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)

@@ -288,8 +288,9 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file and return the import's number, or the number of an earlier import of equal
-    bytes. Raises UsageError, which says what to do, if the file is not clear."""
+    """Import a file and return the import's number. If a file with the same bytes was imported
+    earlier, return the number of that import. Raises UsageError, which says what to do, if a person
+    must decide about the file."""
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:

@@ -112,7 +112,7 @@ async def importing_alone(connection: AsyncConnection) -> None:
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Store an import with the next number as the one that is being written.
+    """Give an import the next number, and store it as unpublished while its lines are written.
 
     Also returns whether this replaced another unpublished import, whose lines must then be undone.
     """
@@ -236,12 +236,14 @@ HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return SQL for a sum in two columns, for `sum_of`: SQLite refuses sums beyond 64 bits."""
+    """Return SQL that selects a sum as two columns, because SQLite refuses sums beyond 64 bits.
+    `sum_of` joins the columns."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Join the two columns of a sum. PostgreSQL returns them as numeric."""
+    """Return the sum from the two columns that `summed` selects. PostgreSQL returns the columns as
+    numeric."""
     return int(high) * HALF + int(low)
 
 

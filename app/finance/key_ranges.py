@@ -103,7 +103,8 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Match all ranges, pass decisions to `save`, and return the results in key order.
+        """Match the rows of all key ranges. Pass decisions to `save`, and return the results in key
+        order.
 
         Raises UnreachableError if a process died.
         """

@@ -72,9 +72,10 @@ class LineSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Lines found: first the chosen lines, then the others by similarity of sum and date.
+    """Lines that a search found: first the chosen lines, then other lines, the most similar in sum
+    and date first.
 
-    left  the break's sum minus the chosen lines; None if a currency differs
+    left  the break's sum minus the sum of the chosen lines; None if a currency differs
     more  whether there are lines that were not searched
     """
 

@@ -80,7 +80,8 @@ class LineKind:
         return (*group, ordinal) if self.numbered else group
 
     def line_id(self, key: Row) -> str:
-        """Return the id that all versions of a line share, such as `bok_` and 20 hex digits."""
+        """Return the id that all versions of a line share: a prefix such as `bok_`, followed by 20
+        hex digits."""
         named = key if self.numbered else reversed(key)
         digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
         return f"{self.prefix}_{digest.hexdigest()}"
@@ -410,9 +411,9 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End versions of lines, because the import `number` replaces them.
+    """Mark versions of lines as replaced by the import `number`.
 
-    rows  key and `since` of each version
+    rows  the key and the `since` of each replaced version
     """
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":

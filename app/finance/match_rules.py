@@ -93,10 +93,10 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return the limits of what one person may do alone, by the name of the setting, as text in
-    major units.
+    """Return the limits of what one person may do alone, as text in major units. The keys are the
+    names of the settings.
 
-    stated  the limits for a day or month that are also returned, each as (period, currency)
+    stated  each limit for a day or month to return as well, as (period, currency)
     """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():

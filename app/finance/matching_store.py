@@ -182,7 +182,8 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Return the keys and lines that may be joined, as known at an instant."""
+    """Find order keys that belong together, and the lines that join them. Only what was known at
+    `as_of` counts."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

@@ -333,7 +333,7 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of breaks that people had accepted by an instant, including acceptances undone
-    later."""
+    """Return ids of breaks that people had accepted by an instant. Include breaks whose acceptance
+    was undone later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

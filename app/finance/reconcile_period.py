@@ -180,7 +180,7 @@ async def reconcile_for(
 
 
 class _Work:
-    """Matching for one run. Breaks are stored as they are found."""
+    """State of one reconciliation run. Breaks are stored as they are found."""
 
     def __init__(self, context: AppContext, number: int, known: reconcile_rows.Known) -> None:
         self._context = context
@@ -223,8 +223,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the lines that `first_look` left over with each other, and payouts with the bank.
-        Return the control totals. Matching may take long, so no snapshot is open."""
+        """Match the lines that are left after `first_look` with one another. Match payouts with the
+        bank. Return the control totals. Matching may take long, so no snapshot is open."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -263,8 +263,8 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Publish the run with its changes of breaks. The run is dated now, after everything that
-    people did while it ran. Raises UsageError if a later run finished first."""
+    """Publish the run with its changes of breaks. Its date is the present time, which is later than
+    everything that people did during the run. Raises UsageError if a later run finished first."""
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
         if done.lived and last is not None:

@@ -229,7 +229,8 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Connections to the rows of one snapshot. Only code that `in_step` runs may read the streams.
+    """Connections to the rows of one snapshot. Only a function that `in_step` runs may read rows
+    from them.
 
     connection  connection that reads all rows except ledger lines
     takings     connection that reads ledger lines; for a past instant, it reads a separate database
@@ -401,8 +402,8 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts with the bank as of an instant; None if no bank file was imported by then.
-    Raises the errors of `bank_sides` and `leg_of`."""
+    """Match payouts with the bank as of an instant. Return None if no bank file was imported by
+    then. Raises the errors of `bank_sides` and `leg_of`."""
     sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
@@ -432,7 +433,8 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Estimate how many rows a matching will fold and read, for a progress bar."""
+    """Estimate the number of rows that must be folded and read for a matching. A progress bar uses
+    this number."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -449,7 +451,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Read the facts for a matching of this snapshot."""
+    """Read the facts that are needed to match the rows of this snapshot."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:

@@ -364,7 +364,8 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.AdjustedMoney:
-    """Return the adjustments of closed months that later evidence requires, as of an instant."""
+    """Return the adjustments that later evidence makes necessary in closed months. Only evidence
+    known at `as_of` counts."""
     found = adjusting.AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)

@@ -48,8 +48,9 @@ class Rules:
     """The merchant's rules. Amounts are minor units by currency.
 
     match             rules of the matcher
-    alone_max         largest break that one person may accept; if there is any entry, nothing may
-                      be accepted alone in a currency without an entry
+    alone_max         largest break that one person may accept, by currency. If this is empty, there
+                      is no limit. Otherwise one person may accept no break in a currency that is
+                      missing here
     alone             stated limits of what one person may decide alone in a day or a month; `limit`
                       adds the defaults
     close_alone       whether one person may close a month

@@ -272,7 +272,8 @@ def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
 async def run_claimed(
     context: AppContext, schedule: Schedule, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """Do the work of a claimed due time. Raises NotFoundError for an unknown entry."""
+    """Carry out a scheduled run that this process has claimed. Raises NotFoundError for an unknown
+    entry."""
     return await _try(context, schedule, schedule.entry(claimed.name), claimed)
 
 

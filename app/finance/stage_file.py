@@ -437,8 +437,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows. Of unclear rows, stage only the identity. Once corrected, an unclear
-        row may contradict a clear row."""
+        """Stage clear rows. For an unclear row, stage only its identity. If somebody corrects the
+        row, it may contradict a clear row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

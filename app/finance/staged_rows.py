@@ -33,9 +33,9 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows that are read in a fixed order. If there are many rows, they are in a file on disk. All
-    rows have the same columns. The values in the columns of the order are never None, and the first
-    column identifies a row."""
+    """Rows that are read in a fixed sequence. If there are many rows, they are in a file on disk.
+    All rows have the same columns. The columns by which the rows are sorted never contain None, and
+    the first column identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)

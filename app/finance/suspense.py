@@ -89,7 +89,7 @@ def _folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Fold events that share payments or sessions, and return each payment that has money."""
+    """Fold events that share payments or sessions. Return each payment for which money moved."""
     known = [
         replace(each, event=replace(each.event, order=None, agreement=None))
         for each in deliveries

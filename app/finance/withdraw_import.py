@@ -50,7 +50,8 @@ class Foreseen:
 
     seen       the current lines that come from the import; `before` counts the lines in closed
                months
-    unchanged  the numbers of later imports with unchanged rows, which may repeat the lines
+    unchanged  the numbers of later imports that may contain the same lines, because some of their
+               rows changed nothing
     named      the number of orders to which the import linked payments; the withdrawal keeps the
                links
     because    why one person may not withdraw the import alone; None if one person may

@@ -176,7 +176,10 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Parse a batch, and set totals aside. `last` says whether no batch follows."""
+        """Parse a batch, and set totals aside.
+
+        last  whether this is the last batch
+        """
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):

@@ -446,8 +446,8 @@ _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts that the file names: after a label above the heading, or in a column
-    below."""
+    """Return the accounts that the file names. An account is named after a label above the heading,
+    or in a column below the heading."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)

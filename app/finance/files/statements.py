@@ -91,8 +91,8 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account that the statement belongs to; "" if it is unknown
-        own_orders  whether we put the source before the names of the source's orders, as in
-                    `@till:1001`; the file names the orders without the source
+        own_orders  whether our order names begin with the source, as in `@till:1001`. The file has
+                    the order names without the source
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""

@@ -312,7 +312,7 @@ class StatedPeriod:
 
 
 class SourceTable(Protocol):
-    """An open file. Reading it raises RefusedTable at a place where it cannot continue."""
+    """An open file. A read raises RefusedTable at the first place that cannot be read."""
 
     heading: Sequence[str]
     """The column names as the file has them."""

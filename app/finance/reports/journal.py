@@ -101,7 +101,7 @@ async def journal_prints(
 
 
 def print_name(form: JournalFormat) -> str:
-    """Return the name under which a closed month's journal in a format is stored."""
+    """Return the name under which the journal of a closed month is stored in this format."""
     return f"journal.{form}"
 
 
@@ -111,7 +111,7 @@ async def closed_journal(
     """Yield a closed month's journal in a format: the print that was stored at the closing, or a
     new one made from the stored transactions.
 
-    version  version of the closing; None for the one that was not reopened
+    version  version of the closing; None for the closing that is in force
 
     Raises NotFoundError for a month that is not closed.
     """
@@ -320,7 +320,8 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return the text of a transaction; empty in formats that add up days."""
+        """Return the text of a transaction. Return an empty text if the format has only the sums of
+        each day."""
         self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period

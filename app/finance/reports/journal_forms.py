@@ -69,8 +69,8 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """A form of a journal. A form that states only sums of days has `by_day`. Any other form has
-    `each`, and has `head` and `foot` if its files need them."""
+    """A form of a journal. If the form has only the sums of each day, `by_day` is set. Otherwise
+    `each` is set, and `head` and `foot` are set if the form's files need them."""
 
     title: str
     ending: str
@@ -148,7 +148,8 @@ def _beancount(journal: Journal, transaction: Transaction, posted: Posted, day: 
 
 
 def _beancount_foot(journal: Journal) -> str:
-    """Return the used rates to the merchant's currency, as beancount's price directives."""
+    """Return beancount's price directives for the exchange rates that the journal used. The rates
+    convert to the merchant's currency."""
     own = journal.own_balances()
     if own is None:
         return ""

@@ -147,7 +147,7 @@ def day_after(day: str) -> str:
 class Balances:
     """The balances of one statement, each with its day, and the sum of its entries.
 
-    goes_on   whether this is a further page of the statement before it
+    goes_on   whether this page continues the statement of the previous page
     proposal  id of the proposal that accepted a difference of the statement or of one of its pages
     """
 
@@ -163,7 +163,8 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a key that identifies this statement and its difference within the file."""
+        """Return a key that identifies this statement within the file. The key includes the amount
+        by which balances and entries differ."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
@@ -179,15 +180,15 @@ class Balances:
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the closing balance minus the opening balance and the sum of entries. Return 0 if
+        """Subtract the opening balance and the sum of entries from the closing balance. Return 0 if
         a balance is missing."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Return a sentence with the sum by the balances, the sum of the entries, and the
-        difference."""
+        """Return a sentence with three amounts: the difference between the balances, the sum of the
+        entries, and the part that the entries do not explain."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

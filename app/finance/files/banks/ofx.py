@@ -45,7 +45,7 @@ currency before conversion, and the amount is in the account's currency."""
 
 
 class OfxTable(BankTable):
-    """One file of OFX, of bank or card accounts."""
+    """An OFX file of bank or card accounts."""
 
     format = "OFX"
 
