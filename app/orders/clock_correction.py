@@ -98,7 +98,8 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Set orders due that a fast clock delayed, and redate the rows that the fast clock dated.
+        """Find orders whose due times a fast clock postponed, and set them due now. Correct the
+        dates of the rows that the fast clock dated.
 
         Runs at the start, after the clock was set back, and regularly if other machines write to
         the same database.
@@ -213,9 +214,10 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store the correction, and end sessions, invitations and proposals that would last too long.
+    """Store a correction of dates. End sessions, invitations and proposals that would last too
+    long.
 
-    after  instant after which dates surely come from the fast clock
+    after  instant after which only a fast clock can have dated anything
     """
     until = correction.until
     refused = redate_rejections(connection, until)

@@ -134,9 +134,11 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant of all rows that are not redated. If this instant is not later than
-    now, return now. Only the last entry of the audit trail is considered, because a correction adds
-    an entry."""
+    """Return the latest date of all rows whose dates were not corrected yet. If this date is not
+    later than now, return now.
+
+    Only the last entry of the audit trail is considered, because a correction adds an entry.
+    """
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
     values = (*ids, (now, soon), (now, soon), (now,))
@@ -170,7 +172,7 @@ def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
 async def folded_ahead(
     connection: AsyncConnection, *, now: Instant, after: str, limit: int
 ) -> list[str]:
-    """Return orders whose last fold was as of an instant later than now, in key order."""
+    """Return orders whose last fold used an instant later than now, in key order."""
     return await run(connection, _folded_ahead, now, after, limit)
 
 

@@ -238,7 +238,7 @@ async def chosen_orders(
 ) -> list[str]:
     """Return the orders that match a list's filters, the newest first.
 
-    Raises UsageError if more than MOST_ORDERS orders match, or none.
+    Raises UsageError if no order matches, or if more than MOST_ORDERS orders match.
     """
     async with context.database.reading() as connection:
         found = await latest_orders(
@@ -298,8 +298,8 @@ async def propose_unmasking(
 def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
     """Return the kind of proposal to see the numbers of several orders.
 
-    An approval shows no numbers. It allows the proposer to see them, and each look is noted in the
-    audit trail.
+    An approval shows no numbers. It allows the proposer to see them. The audit trail records each
+    time the proposer sees them.
     """
 
     return proposals.ProposalKind(

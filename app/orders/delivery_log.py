@@ -47,8 +47,8 @@ class LogPage:
     """One page of arrivals, newest first.
 
     older     id below which the next page begins; None if no older arrivals are left to search
-    searched  number of arrivals searched without filling the page; None if the page is full or no
-              arrivals are left
+    searched  number of arrivals that were searched before the search stopped early; None if the
+              page is full or no arrivals are left
     """
 
     entries: list[delivery_log_store.LogEntry]

@@ -442,8 +442,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Note an event's payment that has no order, so that the end of the search folds the
-        payment. For an unconfirmed event, note a sentence instead."""
+        """Remember a payment without an order. The search folds such payments at its end. For an
+        unconfirmed event, add a note for the reader instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)

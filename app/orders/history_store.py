@@ -150,7 +150,7 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """Return the later deliveries of the same events as these first deliveries."""
+    """Return the repeated deliveries of events. `first` has the first delivery of each event."""
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(

@@ -87,7 +87,7 @@ def stands(history: History, reason: HoldReason) -> bool:
 
 
 async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Hold]:
-    """Return the holds of these orders that were not released."""
+    """Return the unreleased holds of these orders."""
     return [_hold(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 

@@ -147,13 +147,14 @@ def last_published(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Result of a fold to publish: the order's cached row, and the revision if there is one.
+    """Result of folding an order, ready to be published. It has the order's cached row, and the
+    revision if there is one.
 
     The ledger itself is left out, so that a rebuild has only one ledger in memory at a time.
 
-    rules   the rules by which it was folded
+    rules   the rules by which the order was folded
     window  facts about the order's slow payments
-    known   whether anything is known of the order; otherwise it is in no list
+    known   whether anything is known about the order; if nothing is known, the order is in no list
     """
 
     order: str
@@ -286,7 +287,8 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return which of these revisions are outdated by a later revision of their order, sorted."""
+    """Return the outdated ones among these revisions, in ascending order. A revision is outdated if
+    its order has a later revision."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 

@@ -150,7 +150,8 @@ class ListedNotification:
 def write_notifications(
     connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
 ) -> None:
-    """Queue notifications of these revisions, numbered from `first`, due now.
+    """Queue a notification of each revision. The notifications are due now, and their numbers begin
+    at `first`.
 
     The revisions may be dated later: see `History.instant_at`.
     """
@@ -388,9 +389,13 @@ async def notifications_in(
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications below a number, newest first, filtered by state and order where given.
+    """Return notifications, newest first.
 
+    state    state of the notifications to return; None for all states
     is_away  whether the destination is away; if so, no notification counts as stuck
+    order    order of the notifications to return; None for all orders
+    before   a notification's number; only notifications with lower numbers are returned; None for
+             all
     """
     if state == "stuck" and is_away:
         return []
@@ -444,7 +449,7 @@ def _state(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """Notifications that are refused while the shop is not away.
+    """Notifications that a shop refuses although it can be reached.
 
     count    number of stuck notifications, at most `enough`
     order    order of the notification that waits longest

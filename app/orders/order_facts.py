@@ -35,8 +35,11 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Store or delete the instant of `in_force_since` as the settings require, and return it.
-    Call this when a process starts to serve."""
+    """Return the instant since which orders need a price from the shop; None if they need none.
+    Store this instant if the settings newly require prices. Delete it if they no longer do.
+
+    Call this when a process starts to serve.
+    """
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)

@@ -103,13 +103,13 @@ async def note_policy(connection: AsyncConnection, policy: str) -> None:
 
 
 async def note_change(connection: AsyncConnection, policy: str) -> None:
-    """Store that orders are now being set due for this policy."""
+    """Record that a change to this policy has begun: orders are being set due."""
     await connection.execute(text(_NOTE), {"value": _to(policy)})
 
 
 async def note_changed(connection: AsyncConnection, policy: str) -> bool:
-    """Record that every order is due for the policy. Return False if another policy was stored
-    meanwhile."""
+    """Record that the change to this policy has set every order due. Return False if another policy
+    was stored meanwhile."""
     done = await connection.execute(
         text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
         {"own": policy, "to_own": _to(policy)},
@@ -128,8 +128,8 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """Delete the note on the policy. Without the note, it is unknown which policy folded each
-    order."""
+    """Delete the stored text of the policy. Without this text, nobody knows which policy folded
+    each order."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
@@ -180,8 +180,8 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if some orders of a new gap are not set due yet. Otherwise
-    return None."""
+    """Return the number of accepted gaps if orders must still be set due because of a gap.
+    Otherwise return None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None

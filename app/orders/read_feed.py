@@ -103,7 +103,8 @@ class OutcomePageDocument(TypedDict):
 async def outcome_documents(
     context: AppContext, page: Sequence[Published]
 ) -> list[OutcomeDocument]:
-    """Return entries of the feed as JSON values, with facts and windows as of this reading."""
+    """Return entries of the feed as JSON values. The shop's facts and the payment windows are the
+    present ones."""
     orders = {each.order for each in page}
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, orders)

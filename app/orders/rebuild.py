@@ -69,10 +69,10 @@ async def refold_all(
 
     A revision is published where the rebuilt ledger differs from the last publication.
 
-    progress  called with how many orders were folded since its last call
+    progress  function that is called with the number of orders folded since its last call
     jobs      number of processes that fold; with 1, this process does everything
 
-    Raises UnreachableError where another process died.
+    Raises UnreachableError if another process died.
     """
     now = await publishable(context)
     async with context.database.writing() as connection:
@@ -112,8 +112,8 @@ FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 async def in_order(
     pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
 ) -> AsyncIterator[Done]:
-    """Yield the results of `work` in the order of the pieces, with up to `ahead` pieces in
-    progress."""
+    """Call `work` for each piece, and yield the results in the order of the pieces. Work on up to
+    `ahead` pieces at a time."""
     under_way: deque[asyncio.Future[Done]] = deque()
     try:
         async for each in pieces:
@@ -205,7 +205,7 @@ def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
 
 
 async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> Rebuilt:
-    """Fold every order of a range. Only reads."""
+    """Fold every order of a range. Nothing is written."""
     rules = rules_of(policy_text(context.policy))
     found = Rebuilt([], [])
     async with context.database.reading() as connection:

@@ -58,8 +58,8 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Make a batch of orders due, because an accepted gap may hold them. Return whether more
-        orders are left."""
+        """Set a batch of orders due, because each accepted gap may put orders on hold. Return
+        whether more orders are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -241,11 +241,12 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish those orders for which no evidence arrived after their histories were read.
+    """Publish the orders whose histories are still current. If evidence on an order arrived after
+    its history was read, the order is left out.
+
+    later  time at which an order comes due again, for each order that cannot be published yet
 
     Returns the publications, and whether other processes fold by another policy.
-
-    later  when each order that cannot be published yet comes due again, by order
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them

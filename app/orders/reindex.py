@@ -89,8 +89,8 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries that were read again. A pruned delivery counts by its earlier
-    reading."""
+    """Counts of deliveries that were read again. A pruned delivery cannot be read again, so the
+    result of its earlier reading counts."""
 
     read: int
     events: int
@@ -98,7 +98,8 @@ class Reindexed:
 
 
 async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
-    """Rebuild the index. Raises ConfigurationError, without changes, where a source is missing."""
+    """Rebuild the index. If the source of a stored delivery is not configured, raise
+    ConfigurationError and change nothing."""
     now = context.clock.now()
     read = events = 0
     async with context.database.reading() as reading, context.database.writing() as writing:

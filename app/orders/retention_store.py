@@ -61,9 +61,9 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return those of these deliveries that were read and belong to no order. The event of such a
-    delivery is of an ignored kind, and names no order, payment or session. An example is a
-    customer's new address."""
+    """Select the deliveries that were read and belong to no order. The event of such a delivery is
+    of an ignored kind, and names no order, payment or session. An example is a customer's new
+    address."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "

@@ -175,8 +175,8 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield events that state one of these amounts in minor units, newest first, in batches. Each
-    batch comes with True if the search ended before older events, else with False."""
+    """Yield batches of events that state one of these amounts in minor units, newest first. With
+    each batch, yield whether the search ends there although older events were not searched."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -354,7 +354,7 @@ async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) 
 
 
 async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
-    """Return the orders of current statement lines that belong to this payout."""
+    """Return orders whose payments this payout contains, according to current statement lines."""
     rows = await connection.execute(text(PAID_OUT), {"name": name, "limit": limit})
     return [row[0] for row in rows]
 
@@ -420,7 +420,8 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return current book lines with one of these amounts, placed from `day` to before `end`."""
+    """Return current book lines with one of these amounts whose orders were placed on or after
+    `day` and before `end`."""
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]

@@ -63,8 +63,8 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """Return the orders that the arrivals name, and the orders to which their payments and sessions
-    belong."""
+    """Return the orders that the arrivals name. Also return the orders to which the arrivals'
+    payments and sessions belong."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []

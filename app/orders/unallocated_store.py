@@ -406,9 +406,11 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders, among these, that the shop linked to the payment. The shop named the
-    payment or its session for the order, or opened the session. Orders that share evidence with the
-    given orders are searched, too."""
+    """Return those orders to which the shop linked the payment. The shop named the payment or its
+    session for the order, or opened the payment's session for the order.
+
+    orders  the orders to search; orders that share evidence with them are searched, too
+    """
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

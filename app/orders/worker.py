@@ -37,7 +37,7 @@ LONG_BACKLOG_S: Final = 5.0
 
 
 class FoldWorker:
-    """Folds orders until it is stopped. The readiness check reads `alive`."""
+    """Task that folds orders until it is stopped. The readiness check reads `alive`."""
 
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """Set up the worker.
