@@ -45,11 +45,11 @@ class NetworkRule:
     """A card network's programme by which earlier purchases count as evidence.
 
     code      the reason code to which the programme applies
-    groups    groups of members that are compared. A member counts if the disputed purchase and both
-              earlier purchases have an equal value of it
-    at_least  number of equal members that the programme requires. If there are several groups,
-              every group must have an equal member, and only one member of a group counts
-    one_of    members of which at least one must be equal
+    groups    groups of compared fields, such as an address. A field agrees if the disputed purchase
+              and both earlier purchases have the same value in it
+    at_least  number of fields that must agree. If there are several groups, a field must agree in
+              every group, and only one field of each group counts
+    one_of    fields of which at least one must agree
     source    page that states the rule
     read      day on which the page was read
     """
@@ -214,8 +214,8 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the members in which both earlier purchases match the disputed purchase. Return () if
-    these members do not satisfy the rule."""
+    """Return the names of the values in which both earlier purchases agree with the disputed
+    purchase. Return () if these values do not satisfy the rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

@@ -488,8 +488,8 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Render the rendered files of a bundle again from its other files, and return them by name.
-    Raise Wrong or ValueError for a malformed bundle."""
+    """Return the files that this program renders from the other files of a bundle, by name. Raise
+    Wrong or ValueError for a malformed bundle."""
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
         history=history,

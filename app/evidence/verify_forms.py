@@ -47,7 +47,8 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a whole number from 0 that all JSON readers represent exactly."""
+    """Return whether a value is a whole number that is not negative and that all JSON readers
+    represent exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 

@@ -445,7 +445,8 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return the result of an answer without a cosignature.
+    """Return the result of a request that the witness answered without a cosignature, or not at
+    all.
 
     same  whether our request stated the log size that the witness had told us
     """
