@@ -179,8 +179,9 @@ class Rebuilder:
 
 @asynccontextmanager
 async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
-    """Start `jobs` processes that read and fold again, and end them afterwards. With 1, this
-    process does the work. Raises UnreachableError if a process died."""
+    """Start `jobs` processes that read deliveries and fold orders again. End the processes after
+    the block. If `jobs` is 1, this process does the work. Raises UnreachableError if a process
+    died."""
     environment = context.database.environment
     if jobs == 1:
 

@@ -52,7 +52,8 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Return a sentence for each row that only one side has, or whose other columns differ."""
+        """Compare stored rows with rebuilt rows that have the same key. Return a sentence for each
+        difference, and for each row that is only stored or only rebuilt."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:
@@ -131,8 +132,8 @@ async def scratch_index(
 ) -> AsyncIterator[AsyncConnection]:
     """Yield a temporary database with an empty index.
 
-    For a sample of the deliveries, the stored contests are copied into the index. Otherwise the
-    links of all stored records are added to the index.
+    sampled  whether only a sample of the deliveries is read again. If so, the stored contests are
+             copied into the index. If not, the links of all stored records are added to the index
     """
     async with scratch_database() as scratch:
         if sampled:
@@ -216,8 +217,9 @@ async def differences(
 
 
 def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
-    """Return rebuilt rows for a comparison. If a rebuilt row and its stored row are under two
-    orders of one contest, the rebuilt row is moved to the stored row's order."""
+    """Return rebuilt rows for a comparison with stored rows. Evidence that several orders contest
+    may be stored under one order but rebuilt under another. Such a rebuilt row gets the order of
+    the stored row."""
     orders = {row[key]: row[0] for row in stored}
     return [
         (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
@@ -302,7 +304,8 @@ _LISTS: Final = Derived(
 
 
 async def differing_counts(connection: AsyncConnection) -> list[str]:
-    """Return sentences on counters and lists of orders that differ from the cached ledgers."""
+    """Compare the stored counters and the stored lists of orders with the cached ledgers. Return a
+    sentence on each difference."""
     found = _COUNTERS.compare(
         (await counter_store.stored_counts(connection)).items(),
         (await counter_store.full_counts(connection)).items(),

@@ -309,10 +309,10 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the remaining data of one restriction, and judge them as of now.
+        """Find the data that one restriction still protects, and judge them as of now.
 
-        beside  an order that must still be kept, and that was restricted by the erasure which
-                restricted these data; None if there is no such order
+        beside  an order that must still be kept, and that the same erasure restricted; None if
+                there is none
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -343,8 +343,8 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add the notes on phone numbers of everything found. Drop orders that have nothing left to
-        erase."""
+        """Add the stored customer digests of everything that was found. Drop orders that have
+        nothing left to erase."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
@@ -570,10 +570,11 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries without an order. A delivery that could be read stays stored as an
+        """Judge deliveries without an order. A delivery that could be read remains stored as an
         event.
 
-        beside  an order that stays; None if none does
+        beside  an order that must be kept and that may concern the deliveries; None if there is
+                none
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)

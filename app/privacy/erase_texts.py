@@ -37,9 +37,12 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Return the reasons of events that an erasure empties, as (event row, a delivery that brought
-    the event). Reasons in words are emptied because they may contain a name, and codes if they
-    contain a number of the customer. Other codes stay."""
+    """Find events whose reasons an erasure must delete. Return each as (event row, id of a delivery
+    that brought the event).
+
+    A reason in words is deleted because it may contain a name. A code is deleted only if it
+    contains a number of the customer.
+    """
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
         if reason != DOT and (not is_code(reason) or masking.touches(reason)):

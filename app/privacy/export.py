@@ -317,7 +317,8 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Return, by table, until when rows are kept that an erasure would empty."""
+    """Describe how long rows are kept if nobody asks for an erasure. Return one phrase for each
+    table."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),

@@ -40,7 +40,7 @@ class Found:
     named            other rows that name the person, by `table.column`
     names            the names of the person, as events state them
     names_of_others  the names of other people, as events state them
-    of_others        the deliveries of the person's orders in which another person paid
+    of_others        the deliveries about payments by other people for the person's orders
     aside            the accepted deliveries that name the person and could not be read
     """
 

@@ -128,7 +128,7 @@ class PersonalCopy:
         return list(dict.fromkeys(found))
 
     def _knowing(self, document: Any) -> "PersonalCopy":
-        """Return a masker that also masks the names of others in this document's members."""
+        """Return a masker that also masks the names of other people that this document states."""
         stated = self._names_of_others(document, field="", within="", other=False)
         known = copy(self)
         known._others = [*self._others, *self._patterns({*stated})]

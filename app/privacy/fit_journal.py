@@ -184,8 +184,8 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Store lines that are only in the file as pending, because a crash interrupted their
-    erasures."""
+    """Copy lines of the journal that the database lacks into the database, and mark them as
+    pending. A crash interrupted the erasures of these lines."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None

@@ -370,9 +370,9 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make a pass at a person's request. Rows without a leaf in the log are sealed first. The
-    deletions are recorded in the trail even if the pass fails. Raise UsageError for a person who
-    may not prune."""
+    """Prune the store once, because a person asked for it. Rows without a leaf in the log are
+    sealed first. The deletions are recorded in the trail even if an error occurs. Raise UsageError
+    for a person who may not prune."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -485,7 +485,7 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune orders. Return the orders that got no new evidence in between."""
+    """Prune orders. Return the orders that got no new evidence before they were pruned."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -525,7 +525,7 @@ PASS_S: Final = 3_600.0
 
 
 class Pruner(PeriodicTask):
-    """Task that repeatedly passes over the store."""
+    """Task that prunes the store, again and again."""
 
     def __init__(self, context: AppContext, retention: Retention) -> None:
         super().__init__(self._look, component="the pruner", rest=lambda done: PASS_S)

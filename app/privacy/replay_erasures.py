@@ -170,7 +170,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return the rows of this database that the digests in these lines stand for."""
+    """Return the rows of this database that are identified by the digests in these lines."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
