@@ -219,8 +219,8 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return who could have signed in through whom: (creator, holder) of each invitation and of
-    each personal token that was created after an instant. Used invitations are included.
+    """Return who may have given whom a way to sign in: (creator, holder) of each invitation and
+    each personal token created after an instant. Used invitations are included.
 
     Invitations and tokens that two founders created for each other are left out, if the machine's
     owner later confirmed that the founders are different persons.

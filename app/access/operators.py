@@ -272,8 +272,8 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Make the given token's owner the acting operator inside the block. If a function is called
-    with another proven name, that name is used instead."""
+    """Make the owner of a token the acting operator inside the block. If a function is called with
+    the proven name of another person, that person is the acting operator."""
     before = _BY_TOKEN.set(name)
     try:
         yield

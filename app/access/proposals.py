@@ -369,8 +369,8 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve the proposal now; None if they can. If the act
-        takes long, the subject is not checked for changes before the approval."""
+        """Return why this person cannot approve the proposal now; None if they can. If carrying out
+        the proposal takes long, do not check whether its subject has changed."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:

@@ -271,8 +271,8 @@ async def add_session(
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
     """Return query parameters for active sessions: the present time, and bounds of their last use.
 
-    A session with a later last use than the upper bound was dated by a fast clock. It is excluded
-    because it would last too long.
+    If the date of a session's last use is later than the upper bound, a fast clock wrote the date.
+    Such a session is excluded because it would last too long.
     """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 

@@ -153,7 +153,7 @@ def check_request(
 ) -> SoundRequest:
     """Check a request. Raise CheckoutRequestError that lists every problem.
 
-    requires  names of optional members that the service requires
+    requires  names of fields that are usually optional but that this service requires
     """
     money, problem = _exact(request)
     absent = {name for name in _OPTIONAL if getattr(request, name) is None}.difference(requires)

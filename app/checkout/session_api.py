@@ -39,7 +39,8 @@ class SessionApi:
 
     path            path that opens sessions; it is appended to the base URL
     read            returns the members of a parsed answer
-    requires        optional members that a request must have: `phone`, `success_url`, `cancel_url`
+    requires        fields that this service requires, of `phone`, `success_url` and `cancel_url`;
+                    other services treat them as optional
     accepted        HTTP statuses that mean an open session
     key_lifetime_s  seconds for which the service remembers an idempotency key
     live_tokens, sandbox_tokens

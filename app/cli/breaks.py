@@ -155,7 +155,7 @@ def assign(
     ],
     **choice: Any,
 ) -> None:
-    """Assign a break to a person, or several breaks."""
+    """Assign one break or several breaks to a person."""
     from app.access.operators import known_operators
 
     whose = f"{to}'s" if to else "nobody's"
@@ -174,7 +174,7 @@ def assign(
 def comment(
     note: Annotated[str, typer.Option("--note", help="The text of the note.")], **choice: Any
 ) -> None:
-    """Add a note to the history of a break, or of several."""
+    """Add a note to the history of one break or several breaks."""
     _act("commented", reason=note, one=f"Noted on {choice['name']}.", each="has the note", **choice)
 
 

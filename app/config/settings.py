@@ -472,7 +472,8 @@ class SourceSettings(Section):
     credentials   values for requests to the provider. The profile determines the names of the
                   values
     account       accounts whose events count. It is used with profiles whose events name an account
-    only          members of an event that tell shops apart. Each has the values that mean our shop
+    only          values by which events about our shop are recognized, for each member of an event
+                  that distinguishes shops
     orders        `own`: an event of another source never belongs to an order of this source. A
                   record from the shop belongs to such an order only if the record names this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or

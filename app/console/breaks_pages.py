@@ -485,8 +485,8 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the selected breaks. If one person may not accept a single break alone, propose its
-    acceptance."""
+    """Accept the selected breaks. If only one break is selected and it needs a second person,
+    propose its acceptance."""
     return await _act(view, "accepted", reason=reason)
 
 

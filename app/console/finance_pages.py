@@ -109,8 +109,11 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of a day in the zone, or the start of the next day if `after`. Return None
-    for an empty text. Raise UsageError for any other text."""
+    """Return the start of a day in the zone. Return None for an empty text. Raise UsageError for
+    any other text that is not a day.
+
+    after  whether to return the start of the next day instead
+    """
     if not text.strip():
         return None
     try:

@@ -97,7 +97,7 @@ class Work(Protocol):
 
 
 class Elsewhere(Protocol):
-    """Factory of `Work` that runs use cases in separate processes."""
+    """Factory of `Work` objects. Such an object runs use cases in separate processes."""
 
     def __call__(
         self,

@@ -60,7 +60,8 @@ class UnreadInbox(Protocol):
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the backlog, and the present last row numbers of table and file."""
+        """Return the backlog. Also return the present last row numbers of the inbox's table and of
+        the inbox's file."""
         ...
 
     async def kept_bytes(self) -> int:

@@ -156,7 +156,8 @@ class WorkerProcess:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return a sentence if no child has been running for too long; None otherwise."""
+        """Return a sentence if there has been no running child for more than MISSED_S; None
+        otherwise."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None

@@ -40,7 +40,7 @@ def _forms(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def _form(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that converts an attribute for a document's member of this type."""
+    """Return the function that converts an attribute to a value of this type in a document."""
     inner, *notes = parts_of(kind)
     if INSTANT in notes:
         return format_known

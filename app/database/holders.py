@@ -101,9 +101,12 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned no row. The stored location is wrong if the
-    last transaction was rolled back, or if its outcome is unknown. Raise StoreUnavailable for a
-    connection that is not ours, and StorePoisoned if another process took over."""
+    """Find the row of a holder again after the statement HELD returned no row. The row's stored
+    location is wrong after a rollback, or after a transaction with an unknown outcome.
+
+    Raise StoreUnavailable for a connection that is not ours, and StorePoisoned if another process
+    took over.
+    """
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
         raise StoreUnavailable(POOLED)
@@ -146,13 +149,13 @@ transaction commits, the holder is alive and is not taken over."""
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Register a holder, or renew the registration of a known holder, while no other process can do
-    so.
+    """Register a holder, or renew the registration of a known holder. A lock prevents registrations
+    by other processes meanwhile.
 
-    If other holders block this holder and seem silent, do not register it, and return the silent
-    holders. The caller waits for more than BEAT_S, and calls again with `silent`.
+    If other holders block this holder and seem to have stopped, do not register it, and return
+    those holders. The caller waits for more than BEAT_S, and calls again with `silent`.
 
-    silent  holders that the earlier call returned. A holder that was still silent since then is
+    silent  holders that the earlier call returned. A holder that has given no sign since then is
             taken over: it loses its registration. The holders' clocks are never compared with ours
 
     Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive

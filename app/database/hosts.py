@@ -200,7 +200,7 @@ class Hosts:
         return connection
 
     async def watch(self) -> None:
-        """Ask all hosts, again and again, whether their server has taken over."""
+        """Ask all hosts, again and again, whether one of their servers has replaced another."""
         began = monotonic()
         while True:
             await self._look()

@@ -40,8 +40,8 @@ def is_spread(connection: AsyncConnection) -> bool:
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError if the tables are not stored as the database has recorded, on one
-    node or on several."""
+    """Compare where the tables are stored with what the database has recorded: on one node, or on
+    several nodes. Raise ConfigurationError if they differ."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED

@@ -250,7 +250,7 @@ class _Queue:
         return bool(_PLACE.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
-        """From now on, skip all places before this one."""
+        """Skip all places before the given place from now on."""
         self._passed = place
 
     def _set(self, kind: int, place: int) -> bool:

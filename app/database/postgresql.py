@@ -289,8 +289,8 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Run the block as a holder's transaction, on a connection without an open transaction. Raises
-    the errors of `hold` and `_committing`."""
+    """Run the block as a transaction of this holder. The connection must not have an open
+    transaction. Raises the errors of `hold` and `_committing`."""
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:

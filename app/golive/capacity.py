@@ -99,7 +99,7 @@ class Capacity:
 
     @property
     def carried(self) -> float:
-        """Return the number of deliveries a second for which to plan."""
+        """Return the planned maximum of deliveries in a second."""
         cores = self.cores if self.shared else min(self.cores, CORES)
         return PLANNED * cores / (self.work_s * WHOLE_WAY)
 

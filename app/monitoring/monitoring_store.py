@@ -287,7 +287,8 @@ async def messages_due(
     """Return due notices of raised and ended alarms. An alarm may have ended before its first
     notice was sent.
 
-    beyond  a notice due after this instant was postponed by a fast clock and counts as due
+    beyond  latest instant that a due time can have. If a due time is later, a fast clock has set
+            it, and the notice counts as due
     """
     rows = await connection.execute(
         text(

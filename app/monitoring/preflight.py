@@ -125,7 +125,10 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
 
 
 def of_secret_file(variable: str, mode: int | None) -> Check:
-    """Check the permission bits of a file with secrets. `mode` is None if it cannot be read."""
+    """Check the permission bits of a file with secrets.
+
+    mode  the file's mode; None if the mode cannot be read
+    """
     if mode is None:
         return must(variable, "The file's permissions cannot be read.", "give this user access")
     permissions = f"Its mode is {stat.S_IMODE(mode):o}"

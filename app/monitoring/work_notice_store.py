@@ -68,8 +68,12 @@ async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice 
 async def choices_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> list[NoticeChoice]:
-    """Return choices whose entries must be checked now. Choices that a fast clock postponed beyond
-    `beyond` are included. There is no limit, because a shop has only dozens of operators."""
+    """Return the operators' choices of notices that are due for a check. There is no limit, because
+    a shop has only dozens of operators.
+
+    beyond  latest instant that a due time can have. If a due time is later, a fast clock has set
+            it, and the choice counts as due
+    """
     rows = await connection.execute(
         text(
             "SELECT operator, pace, way, address, position, due_at, tries FROM notice_choices "

@@ -253,10 +253,10 @@ class PendingErasureRow(Table, table=True):
 
 
 class RestrictionRow(Table, table=True):
-    """An order, delivery, file or bank line that an erasure may not empty yet. `why` is the code of
-    the reason. `until` is the end of the restriction; NULL if the end is unknown. At `look_at` we
-    check again whether the restriction still applies. `erasure` is the instant of the last erasure
-    that restricted the thing."""
+    """An order, delivery, file or bank line whose data an erasure may not delete yet. `why` is the
+    code of the reason. `until` is the end of the restriction; NULL if the end is unknown. At
+    `look_at` we check again whether the restriction still applies. `erasure` is the instant of the
+    last erasure that set the restriction."""
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
