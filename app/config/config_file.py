@@ -38,8 +38,8 @@ _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
 
 @dataclass(kw_only=True)
 class SettingsReading:
-    """What was found so far while the configuration is read: the given variables, the problems and
-    the warnings."""
+    """Result of reading the configuration so far: the given variables, the problems and the
+    warnings."""
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)

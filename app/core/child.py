@@ -275,7 +275,8 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Call the requested function, write its result to `output`, and return the head."""
+    """Call the requested function, and write its result to `output`. Return the head of the answer,
+    which states the kind of result or the error."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

@@ -371,7 +371,8 @@ class Writer:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for this transaction. False on PostgreSQL."""
+        """Return whether another process waits for this transaction. On PostgreSQL, always return
+        False."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property

@@ -115,7 +115,7 @@ AT_ONCE: Final = 200
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return the next batch of attachments that are not deleted, by id."""
+    """Return the next batch of attachments, sorted by id. Deleted attachments are left out."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))

@@ -399,9 +399,11 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to a checkpoint that covers everything sealed about the order. Of these
-    checkpoints, use the first that a quorum of witnesses has cosigned. If a quorum has cosigned
-    none of them, use the first of them.
+    The proofs lead to a checkpoint that covers everything sealed about the order. Several
+    checkpoints may do so. The first of them that a quorum of witnesses has cosigned is used. If a
+    quorum has cosigned none, the first is used.
+
+    others  ids of the other subjects
     """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}

@@ -179,9 +179,9 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return corrected instants, by the name that the log gives to a thing. A thing, such as a
-    delivery, needs a correction if it was received while a clock was ahead. If several `redated`
-    records are about one thing, return the earliest instant."""
+    """Return the corrected instants of deliveries and records that were received while a clock was
+    ahead. The key is the name by which the log refers to the delivery or record. If several
+    `redated` records give it a new date, return the earliest."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

@@ -94,7 +94,7 @@ async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield rows of bank lines as known at an instant, in batches, for `bank_line_of`."""
+    """Yield batches of rows of bank lines as known at an instant. `bank_line_of` converts a row."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows

@@ -91,8 +91,8 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break with its steps and present state. `seen` is the break as a given run found it. If no
-    run is given, `seen` is the break as the last run that found the break found it."""
+    """A break with its steps and present state. `seen` is the break as found by a given run. If no
+    run is given, `seen` comes from the last run that found the break."""
 
     identity: str
     seen: breaks.Break

@@ -217,6 +217,7 @@ async def import_book(
     sessions link events to orders.
 
     sources  names that a row's source may have; None for any name
+
     Raises the errors of `import_file`, and UsageError for an invalid mapping.
     """
     async with _unpacked(context, request) as request:
@@ -240,6 +241,7 @@ async def import_statement(
 
     source      name of the source; "" if it is unknown
     own_orders  whether the source's orders are kept separate from all other orders
+
     Raises the errors of `import_book`.
     """
     async with _unpacked(context, request) as request:

@@ -115,7 +115,7 @@ def _row(
 ) -> dict[str, Any]:
     """Return a row's document.
 
-    name  name by which a reader can find the row's trail
+    name  name that a reader passes to see the row's trail
     """
     return {
         "name": name,

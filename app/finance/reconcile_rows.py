@@ -375,8 +375,8 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank, without a connection. Raises UsageError if a sum is too
-    large."""
+    """Match payouts with the bank. All data is in `sides`, so no connection is needed. Raises
+    UsageError if a sum is too large."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(

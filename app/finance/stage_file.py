@@ -478,8 +478,8 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order that fit together. Refuse refunds whose order is not in the
-        file. Returns whether any order has several rows."""
+        """Join the rows of one order into one row, if they fit together. Refuse refunds whose order
+        is not in the file. Return whether any order has several rows."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)

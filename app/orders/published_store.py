@@ -103,7 +103,7 @@ async def head_of(connection: AsyncConnection) -> int:
 
 
 async def go_on_from(connection: AsyncConnection, first: int) -> None:
-    """Make `first` the feed's next number, and note that the numbers before it are skipped."""
+    """Make `first` the feed's next number. Also record that the numbers before it are skipped."""
     head = await head_of(connection)
     await connection.execute(
         text(

@@ -29,7 +29,7 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Anything that can read bodies by a profile: a source, or its profile alone."""
+    """Anything that can read bodies by a profile. This is a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
         """Read a genuine request. Raises Unreadable."""

@@ -75,7 +75,8 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue on a standby that has taken over without losing data, in the caller's transaction.
+    """Continue after a standby has taken over without losing data. All changes are made in the
+    caller's transaction.
 
     Published numbers jump ahead, and an entry in the audit trail says so. The shop's statements
     still count as complete.

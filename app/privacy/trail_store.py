@@ -332,9 +332,11 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence on each act that the trail lacks, or whose facts in the trail differ from
-    the table. `progress` is called with the number of imported lines that were checked since the
-    last call."""
+    """Compare the recorded acts with the trail. Return a sentence for each act that is missing in
+    the trail, and for each act whose entry in the trail has other facts.
+
+    progress  called with the number of imported lines that were checked since the last call
+    """
     found: list[str] = []
     for acts in _ALL:
         rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]

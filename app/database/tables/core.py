@@ -148,9 +148,9 @@ class InboxRow(Table, table=True):
 
 class SuspectRow(Table, table=True):
     """A record of the inbox that is read separately, because readers ended or failed while reading
-    it. `taken_by` is the claim under which the record is being read, and `tries` counts the claims
-    that expired or failed. `aside` is 1 if nobody tries to read the record any more. The record's
-    `orders`, one a line, are not processed while it is set aside."""
+    it. `taken_by` is the claim under which the record is being read. `tries` counts the claims that
+    expired or failed. `aside` is 1 if nobody tries to read the record any more: the record is set
+    aside. Then the orders in `orders`, one on a line, are not processed."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -495,9 +495,11 @@ class ArrivalsRow(Table, table=True):
 
 class RefusalsRow(Table, table=True):
     """Number of a source's refused deliveries with one verdict in one hour. `hour` is counted from
-    1970. The numbers are kept when the refused deliveries themselves are deleted. `since_accepted`
-    counts refusals since the source's last accepted delivery; the first of them came at `first_at`.
-    The empty source stands for names that are not configured."""
+    1970. The numbers are kept when the refused deliveries themselves are deleted.
+
+    `since_accepted` counts refusals since the source's last accepted delivery. `first_at` is the
+    time of the first refusal among these. An empty source means all names that are not configured.
+    """
 
     __tablename__ = "refusals"
     __table_args__ = (

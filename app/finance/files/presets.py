@@ -241,6 +241,7 @@ def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -
     """Return the preset with a name or path, as for `preset_text`.
 
     beside  keys given outside its file; they replace the file's keys
+
     Raises UsageError that lists all mistakes, and the errors of `preset_text`.
     """
     path = _path_of(name_or_path)

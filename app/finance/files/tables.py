@@ -46,6 +46,7 @@ def places_of(
     """Return the column index of each field that the file has.
 
     named  the mapping's columns: field to heading name; an empty name leaves the field out
+
     Raises RefusedTable if two columns have one name, or a column of the mapping is missing.
     """
     plain = {plain_name(name) for name in heading} - {""}

@@ -231,8 +231,8 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return a document of balances in the merchant's currency, by account and currency. It also
-    has the remainder from rounding, and the rates."""
+    """Return a document of balances in the merchant's currency. A balance belongs to an account and
+    an original currency. The document also has the remainder from rounding, and the rates."""
     own = converter.rates.own
     return {
         "currency": own,
