@@ -82,8 +82,7 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key with which the request is genuine. Return None if no key makes the request
-        genuine.
+        """Return the key that proves that the request is genuine. Return None if no key proves it.
 
         now  the time at which the request arrived
         """

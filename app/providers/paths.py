@@ -46,9 +46,9 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Return the steps of a path. Raises ValueError with a sentence.
+    """Split the text of a path into its steps. Raises ValueError whose message is a sentence.
 
-    each  whether `[*]` may occur, once
+    each  whether the path may contain `[*]`; it may contain `[*]` only once
     """
     steps: list[PathStep] = []
     place = 0
@@ -84,7 +84,8 @@ def find_paths(document: Any, path: JsonPath) -> Any:
 
 
 def take(value: Any, step: PathStep) -> Any:
-    """Return the value that a step leads to from `value`, or None."""
+    """Take one step of a path into `value`, and return the value there. Return None if there is
+    none."""
     if type(step) is str:
         return value.get(step) if type(value) is dict else None
     if type(step) is Where and type(value) is dict:

@@ -206,8 +206,8 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whose shop an event states; None if the source doesn't check the shop. Never
-        raises."""
+        """Return whether an event names our shop, another shop or no shop. Return None if the
+        source does not check the shop. Never raises."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)

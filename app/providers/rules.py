@@ -224,7 +224,7 @@ def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
 
 
 def constants(pair: tuple[str, Any]) -> Any:
-    """Return locations, or a constant that is not a text."""
+    """Validate a value that is one location, several locations, or a constant number or boolean."""
     name, value = pair
     _one_line(name)
     if type(value) in (int, bool):

@@ -135,9 +135,9 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class Joins:
-    """The boundaries between fields in one profile's signed content.
+    """Check of one profile: where each field of the signed content ends must be clear.
 
-    values  values of the whole profile file
+    values  the values of the whole profile file
     """
 
     def __init__(self, values: dict[str, Any]) -> None:

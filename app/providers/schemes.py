@@ -305,7 +305,8 @@ class TokenKey:
 class Scheme:
     """One way to sign.
 
-    make        the secret's bytes → a key, or ValueError with a sentence
+    make        function that returns a key from the bytes of the secret. It raises ValueError whose
+                message is a sentence
     covers      whether the signature covers content. If not, the request contains the secret itself
     asymmetric  whether the secret is a public key
     encoding    encoding of the signature if the profile states none

@@ -437,7 +437,7 @@ class RestsOnRule:
 class Profile:
     """Description of how one provider signs, names, dates and prices its events.
 
-    code           module of `named/` for what the file cannot describe
+    code           name of the module in `named/` with the rules that the file cannot express
     verifies_only  whether no event of the provider moves money
     confirm        `fetch_back` if an event counts only after the provider was asked
     """

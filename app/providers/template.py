@@ -174,8 +174,11 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Return a compiler for references to a JSON member, or to the whole JSON, written by
-    `write`."""
+    """Return a compiler for references to a JSON member. A reference without a name stands for the
+    whole JSON document.
+
+    write  function that turns the value into text
+    """
 
     def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()

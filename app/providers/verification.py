@@ -203,8 +203,8 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put a value at a place, replacing an existing value. Raises ConfigurationError if it
-        can't."""
+        """Put a value at a place, and replace the value that is there. Raises ConfigurationError if
+        the place cannot have this value."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]

@@ -75,7 +75,8 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether a free row or suspect has an expired claim of another reader."""
+        """Return whether another reader claimed this row or suspect and let the claim expire. Pass
+        only the heads that `free` returned."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:

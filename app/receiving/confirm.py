@@ -333,7 +333,8 @@ senders together."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Build the tasks that ask about due events until they are stopped."""
+    """Build one task for each source. The task keeps asking the provider about due events until the
+    task is stopped."""
     return TaskGroup(
         [
             PeriodicTask(

@@ -326,8 +326,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Set due every event that arrived before `until` and waits for an answer, except events with a
-    running question. Return all waiting events, like `waiting_before`."""
+    """Make due every event that arrived before `until` and still waits for an answer. An event that
+    a task is asking about now keeps its time. Return all waiting events, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -383,10 +383,12 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Wait again for answers about unconfirmed events, after the index was rebuilt. Include every
-    event that was waited for earlier, unless a final answer came later.
+    """Mark the events that wait for an answer of the provider, after the index was rebuilt. These
+    are all events that ever waited and got no final answer.
 
-    not_known  the kind of an answer that is final although it claims nothing
+    not_known  the kind of answer that says that the provider does not know the payment. This answer
+               is
+               final
     never      the sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})

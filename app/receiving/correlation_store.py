@@ -111,7 +111,8 @@ class Linking:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield the orders that changed only because of links: by adoption, or by a contest."""
+        """Yield each order that changed because a link gave it an orphaned event or made it
+        contested."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one

@@ -131,7 +131,7 @@ async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -
 
 
 async def count_marks(connection: AsyncConnection) -> int:
-    """Count the orders that have a mark, which is every order with any evidence."""
+    """Count the orders that have a mark. Every order with evidence has one."""
     return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
 
 
@@ -156,8 +156,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that are due after `beyond`, but not at the instant of their ledger's next
-    decision."""
+    """Return orders with a mark that has no reason. Such a mark is due after `beyond`, and its
+    instant differs from the instant of the next decision in the order's ledger."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

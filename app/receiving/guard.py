@@ -124,7 +124,7 @@ class _Answering:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send the held head of an answer that has no more parts."""
+        """Send the head of the answer if it still waits for a body that will not come."""
         if self._head:
             self.write(b"")
 

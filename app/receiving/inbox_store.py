@@ -358,8 +358,11 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with an end no later than now. The gap may also begin in the future, because a
-    fast clock dated it. Then let the gap begin at the newest arrival up to now."""
+    """Return the gap with an end that is not later than now.
+
+    A fast clock may have given the gap a start in the future. In that case, let the gap begin at
+    the latest arrival up to now.
+    """
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))

@@ -67,11 +67,11 @@ class InboxWriter:
         shared: bool,
         max_bytes: int,
     ) -> None:
-        """Prepare a writer that has not counted its rows yet.
+        """Prepare a writer. It does not know yet how many rows are stored.
 
-        database   writer of the database. The files of the database are checked like the inbox file
-        shared     True on PostgreSQL, where the reader deletes the rows
-        max_bytes  limit of unread bytes, beyond which no delivery is accepted
+        database   writer of the main database, whose files are checked as the inbox file is
+        shared     whether the database is PostgreSQL, where the reader deletes the rows
+        max_bytes  limit of unread bytes; beyond this limit no delivery is accepted
         """
         self.writer = writer
         self._database = database

@@ -24,8 +24,8 @@ _GROWTH: Final = 2
 
 
 class Pace:
-    """Learner of the best size of a transaction. It learns how many pieces of work the next of many
-    similar transactions may process.
+    """The number of pieces of work that one of many similar transactions should process. The number
+    adapts to how long the transactions take.
 
     first  number of pieces in the first transaction
     most   largest number of pieces in any transaction

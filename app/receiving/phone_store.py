@@ -62,7 +62,7 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
-    """Return the references of orders with a phone number's digest."""
+    """Return the references of the orders for which this digest of a phone number is stored."""
     rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
     return [row[0] for row in rows]
 
@@ -78,7 +78,8 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Return the note of who received a statement's payment. It is lost with the phone key."""
+    """Return a note that stores the recipient's phone digest for a payment in a statement. Nobody
+    can use the note without the phone key."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 

@@ -227,7 +227,8 @@ class Reader:
             self._seen_at = now
 
     async def _read_suspect(self) -> int:
-        """Read the next suspect alone, unless another reader has it."""
+        """Read one suspect in a transaction of its own, unless another reader has claimed the
+        suspect."""
         heads = await self._database.on_snapshot(claim_store.heads_of_suspects)
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:

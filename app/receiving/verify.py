@@ -154,7 +154,8 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the request's headers as stored, with its method and its URL if they may matter.
+    """Return the stored form of the request's headers, method and URL. The URL is left out if the
+    source is unknown or the query may contain a secret.
 
     private  headers whose value may be a token of any source
     """

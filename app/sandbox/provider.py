@@ -329,7 +329,10 @@ class Counts:
 
 
 class Provider:
-    """All sessions of a run. `fault` says why playing has stopped."""
+    """The simulated provider, with all checkout sessions of a run.
+
+    `fault` is the reason why the provider plays no more scenarios; None if there is no fault.
+    """
 
     def __init__(
         self,

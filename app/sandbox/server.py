@@ -87,7 +87,8 @@ class DroppingProtocol(HttpToolsProtocol):
 class DroppedConnection(Response):
     """Response that closes the connection without an answer.
 
-    Under a server without the extension (in-process clients) it raises ConnectionAbortedError.
+    Servers for in-process clients lack the extension that closes connections. There it raises
+    ConnectionAbortedError.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -84,7 +84,8 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """Return the document as values. Raise ValueError if it is not a document."""
+        """Parse the JSON document of the leaf. Raises ValueError if the document is not a JSON
+        object."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")

@@ -174,7 +174,7 @@ _STATES: Final = (
 
 
 def _states(connection: PlainConnection, group: int, size: int) -> list[order_tree.OrderEntry]:
-    """Return the entries of a group in the tree of the log of this size, in order."""
+    """Return the entries of a group, in order, as they were when the log had this size."""
     width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
     # An upper bound of all 32-byte commitments with this prefix.

@@ -330,7 +330,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Run a service on its own database, without a socket, until the block ends.
 
-    drains  whether the separate worker process first reads all accepted deliveries when it ends
+    drains  whether the separate worker process must read all accepted deliveries before it ends
     """
     compile_sources(settings)  # before the database is created and stamped with its environment
     checkout = client_of(settings)

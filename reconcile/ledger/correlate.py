@@ -93,7 +93,8 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind. Of several records of one kind, holds the one that counts.
+    """The merchant's records by kind. If there are several records of one kind, the member is the
+    record that applies.
 
     prices       records that changed the price, in order
     named        records in which the shop named this order for a session or payment
@@ -183,9 +184,11 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events of the attempt. Append the events that tie the coarse events among
-        them to the attempt. A tie by session is left out if another returned event names both the
-        payment and the session."""
+        """Return these events of the attempt, followed by the events that tie coarse events to it.
+
+        An event that ties by session is left out if another returned event names a payment and the
+        same session.
+        """
         if not self.links:
             return heard
         coarse = {each.event.movement for each in heard if each.event.payment is None} - {None}
@@ -307,9 +310,10 @@ def made_by(history: History) -> tuple[str, ...]:
     """Return the id of the record or event that proves that the order exists; empty if there is no
     proof.
 
-    A standalone refund is no proof, and an unconfirmed event is no proof. But a standalone refund
-    of this order may share a payment, session or event id with evidence of another order. That
-    evidence is a proof. Then return its id, followed by the id of the refund.
+    Neither a standalone refund nor an unconfirmed event is a proof. But a standalone refund of this
+    order may share a payment, session or event id with evidence of another order. In that case, the
+    other evidence is the proof. The result is then the id of that evidence, followed by the id of
+    the refund.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()

@@ -221,7 +221,7 @@ def finding_text(finding: Finding) -> str:
 
 
 def withheld_text(reason: Reason) -> str:
-    """Return why a paid order must not be fulfilled, with cited ids."""
+    """Return a sentence that says why a paid order must not be shipped. The sentence cites ids."""
     return f"Do not ship: {_reason(reason)}"
 
 

@@ -377,7 +377,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that has been fulfillable for the whole window and is not fulfilled."""
+    """Report an order that was ready to be shipped, and was not shipped within the allowed time."""
     placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []

@@ -55,8 +55,8 @@ class History:
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return the history in which each misdated delivery or record has the instant that the
-        fast clock gave it."""
+        """Return a copy of the history with the wrong instants that a fast clock gave to deliveries
+        and records."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:

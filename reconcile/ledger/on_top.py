@@ -125,8 +125,8 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return the discount that the provider pays for, and the discount at the provider that the
-    shop pays for.
+    """Return two discounts. The provider pays for the first one. The shop pays for the second one,
+    which the provider takes off.
 
     Fully returned payments count only if no other payment is left. Discounts of several payments
     add up only until they fill the gap between captured money and price. So if an order is paid

@@ -328,7 +328,8 @@ def _weigh(judgement: Judgement) -> None:
 
 
 def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
-    """Subtract discounts from the price, and money on top from `counted`. Return the price."""
+    """Subtract the discounts from the price. Subtract from `counted` the money that was paid on top
+    of the price. Return the price."""
     expected, shares = judgement.expected, list[Counted]()
     for payment in judgement.sure():
         kept, on_hold = standing(payment, currency)

@@ -367,8 +367,8 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the staff instruction about a finding; empty if the rest of the ledger makes it
-    pointless.
+    """Return the instruction to staff about a finding. The text is empty if the rest of the ledger
+    shows that there is nothing to do about the finding.
 
     codes  codes of all findings of the ledger
     """
@@ -407,7 +407,8 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return the findings of a code, without pending refunds that are not overdue."""
+    """Return the findings of a code. A pending refund that is overdue is left out, because it has a
+    second finding."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
@@ -574,8 +575,8 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 
 def _gone(finding: Finding) -> bool:
-    """Return whether the order was paid and shipped before its money went back. That is so if the
-    finding states the outcome `refunded` or `charged_back`."""
+    """Return whether the customer's money went back after the order was paid and shipped. In that
+    case the finding states the outcome `refunded` or `charged_back`."""
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
@@ -644,8 +645,8 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return a sentence about the missing amount. If the kept money covers the price, return a
-    sentence about the amounts and what went back."""
+    """Return a sentence that says how much of the price is missing. If the kept money covers the
+    price, the sentence states the amounts and the refunded money instead."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

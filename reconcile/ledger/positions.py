@@ -30,9 +30,9 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 
 
 class Step(NamedTuple):
-    """A sum that one version of the payment states.
+    """A sum of a payment in one version.
 
-    said  answers that state the sum, each with the date of the sum
+    said  the answers that state this sum; each answer comes with the date of the sum
     """
 
     version: Instant
@@ -53,11 +53,11 @@ class Undo:
 
 
 class Position:
-    """The position of one attempt's payment, as answers state it.
+    """The position of one attempt's payment, according to the provider's answers.
 
-    claims    single refunds and chargebacks, as separate events
-    repeated  references of refunds and chargebacks that one answer took back and a later answer
-              confirmed as taken back
+    claims    single refunds and chargebacks, each as an event of its own
+    repeated  references of refunds and chargebacks that an answer withdrew, and that a later answer
+              again reports as withdrawn
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:

@@ -47,7 +47,7 @@ NOBODY_ASKS: Final = Shops({}, {})
 
 
 def judge_shops(events: Collection[Event]) -> Shops:
-    """Judge which shop the payment of each event belongs to."""
+    """Decide for each event which shop its payment belongs to."""
     if all(event.shop is None for event in events):
         return NOBODY_ASKS
     stated: dict[Mark, list[Event]] = defaultdict(list)
@@ -96,8 +96,8 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these marks and all marks that events tie to them, directly or through other marks.
-    Each mark has the ids of the events that tie it."""
+    """Return the marks, and every other mark that an event names together with one of them, in any
+    number of steps. Each mark comes with the ids of the events on the way to it."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

@@ -103,7 +103,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Return whether messages may be missing, so that "nothing came" cannot be stated."""
+        """Return whether messages may be missing. Then nobody can be sure that no message came."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property

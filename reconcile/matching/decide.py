@@ -92,9 +92,10 @@ class Pair:
     def tendered(self) -> int:
         """Return the part of the book's amount that no provider received, in minor units.
 
-        A book states either whole prices or the amounts due at providers. Assume whichever is
-        nearer to the money that came. If the shop stated no tender, the book itself may name a
-        second payment method (`by_method`). Return 0 if every part was paid at providers.
+        A book states either whole prices or the amounts due at providers. The book is assumed to
+        state the one that is nearer to the received money. If the shop stated no tender, the book
+        itself may name a second payment method (`by_method`). The result is 0 if providers received
+        every part.
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -115,7 +116,7 @@ class Pair:
 
     @property
     def charge(self) -> int:
-        """Return the amount that the book says was received, without tenders."""
+        """Return the charge that the book states, less the part that no provider received."""
         return self.lines.charge - self.tendered
 
     @property
@@ -233,8 +234,8 @@ def _net_fits(pair: Pair) -> bool:
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Return a verdict if events contradict each other so that amounts cannot be compared; else
-    None."""
+    """Return the verdict on an unresolved order whose amounts cannot be compared, because its
+    events contradict each other. Return None for every other order."""
     funds = pair.funds
     if not funds.unresolved:
         return None

@@ -41,7 +41,8 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return how many major units one major unit was exchanged for, with six decimals.
+    """Return the exchange rate as text with six decimals: units of the currency of `arrived` for
+    one unit of the currency of `came`.
 
     came  an amount other than 0
     """

@@ -136,7 +136,7 @@ class Funds:
 
     @property
     def returned_at(self) -> Instant:
-        """Return when money last went back; `at` if none went back."""
+        """Return when money last went back. If no money went back, return `at`."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property
@@ -236,8 +236,8 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Return whether a capture is in another currency than the order and not already listed as
-    owed."""
+    """Return whether a capture is in another currency than the order and is not yet part of the
+    money owed back."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)

@@ -88,7 +88,7 @@ class Transfers:
                     self._names[name].add(subject)
 
     def _paid(self, order: BookLine) -> bool:
-        """Return whether the book says that the order was paid, and paid outside providers."""
+        """Return whether the book says that the order was paid outside providers."""
         outside = self._methods.parts(order.method) & {"outside", "bank"}
         return bool(outside) and order.status in ("paid", "refunded")
 

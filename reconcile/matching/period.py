@@ -71,8 +71,8 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the common date of rows that must be matched together. Omit rows whose own date is the
-    common date.
+    """Find rows that must be matched together, and return one common date for each of them. A row
+    is left out if its own date is already the common date.
 
     The names in the result are the keys of the rows, or `place_of` a statement line. Pass all rows
     that a group, a hand match or a payment may join with each other. It does no harm to pass other

@@ -162,7 +162,7 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """Return `unused` without the returns in `parts`. Compare them by identity, because one event
-    may report two equal movements."""
+    """Return the refunds of `unused` that are not in `parts`. The refunds are compared by identity,
+    because one event may report two equal refunds."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

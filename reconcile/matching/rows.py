@@ -251,10 +251,10 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """Return the lines of one reference. If some lines say that money moved, the other lines become
     `rest`.
 
-    A `refunded` line repeats the charge of a `paid` line of the reference, if its amount is not
-    larger.
+    A `refunded` line counts as a repetition of a `paid` line of the reference, if the refunded
+    amount is not larger.
 
-    apart  whether to count such a `refunded` line as a separate charge, which came and went back
+    apart  whether each `refunded` line is instead a separate charge, which came and went back
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -366,8 +366,9 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two different rows must be two statements of one movement. They are two
     movements in each of these cases:
 
-    - their amounts differ. But the amount of a payment may have been corrected, unless the two rows
-      have opposite signs or different times of day
+    - their amounts differ. But two payments of different amounts may be a payment and its
+      correction,
+      if their signs and times of day agree
     - they are lines of two wallets, even with one receipt
     - they name different payouts
     - one of them names no payout, and their days of settlement differ. The days are compared in

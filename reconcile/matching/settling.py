@@ -597,7 +597,7 @@ def unsettled_by(row: StatementRow) -> Money:
 
 
 def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
-    """Return the unsettled amounts of a capture and of its lines, one by one."""
+    """Return the amount of a capture, then the unsettled amount of each of its lines."""
     came = Money(minor=capture.minor, currency=capture.currency)
     return [came, *[unsettled_by(row) for row in rows]]
 

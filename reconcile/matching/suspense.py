@@ -89,8 +89,8 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        The movement may cite more ids than its step in suspense, because in the order's ledger it
-        also cites the assignment.
+        The movement in the order's ledger cites the assignment. So the movement may cite more ids
+        than the step in suspense.
         """
         cites = set(taken.cites)
         return any(
@@ -104,9 +104,10 @@ class Suspended:
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return the money in suspense by currency.
 
-        before  only steps before this instant count; None to count all steps
-        known   whether the time at which a step became known must be before the instant, instead of
-                its date
+        before  end of the time whose steps count; None to count all steps
+        known   whether `before` applies to when a step became known; if not, it applies to the
+                step's
+                date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:

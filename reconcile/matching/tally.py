@@ -348,9 +348,11 @@ def merge(
     *,
     plain: Plain | None,
 ) -> Iterator[Group]:
-    """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream.
+    """Merge three sorted streams by key, and yield the rows of every key that needs a closer look.
+    Raises ValueError for an unsorted stream.
 
-    plain  counts to which plainly agreeing orders are added; None to yield every key
+    plain  counters of the orders on which the three streams plainly agree. These orders are not
+           yielded. If it is None, every key is yielded
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

@@ -581,7 +581,8 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the blockers in the month's report: ties, breaks and pending orders."""
+    """Yield the reasons in the month's report not to close the month: ties, breaks and pending
+    orders."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(

@@ -203,7 +203,8 @@ def settled_abroad(seen: OrderSeen) -> Abroad:
 
 
 def taken_abroad(seen: OrderSeen) -> Abroad:
-    """Return returned money that the order's lines take in another currency."""
+    """Return each refund that statement lines of the order settle in another currency, with these
+    lines."""
     if seen.taking is None or seen.shared:
         return []
     returns = [each for each in seen.taking.taken if each.kind != "captured"]

@@ -39,7 +39,7 @@ def reason_words(code: str) -> str:
 
 
 def finding_words(code: str) -> str:
-    """Return the meaning of a finding for many orders, or an unknown code itself."""
+    """Return what a finding means for many orders. If the code is unknown, return the code."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -502,8 +502,9 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Payments of the period, in one currency and of one age, that no statement line settles. A
-    statement should have the line, and nobody has accepted that the line is missing."""
+    """Payments of the period that have no statement line although one is due. Each row counts the
+    payments of one currency and one age. Payments are left out if a person accepted that their line
+    is missing."""
 
     currency: str
     age: Age

@@ -36,9 +36,10 @@ Path = Sequence[tuple[int, Hash]]
 
 
 def order_commitment(key: bytes, reference: str) -> bytes:
-    """Return an order's name in leaves: HMAC-SHA256 of its reference under the order's own key.
+    """Return the name of an order in leaves: HMAC-SHA256 of the order's reference under the order's
+    key.
 
-    Anyone with the key can check it. Once the key is erased, nobody can.
+    Anyone who has the key can check the name. Nobody can check the name after the key is erased.
     """
     return hmac.digest(key, reference.encode("utf-8", "surrogatepass"), "sha256")
 
