@@ -64,7 +64,8 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the input of `schemes.load_key`: PEM and JWK unchanged, anything else decoded."""
+    """Return the bytes of a key for `schemes.load_key`. PEM and JWK texts stay as they are. Every
+    other text is decoded from hex or Base64."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")

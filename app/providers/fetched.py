@@ -323,7 +323,8 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Return whether stored headers belong to an answer rather than to a received request."""
+    """Return whether stored headers come from an answer of the provider. Otherwise they come from a
+    received request."""
     return headers.startswith(f"{FETCHED}: ")
 
 

@@ -52,7 +52,7 @@ def mismatch(sentence: str) -> Refusal:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form as sent; bytes that are not UTF-8 are kept.
+    """Return the fields of a form as sent. Invalid UTF-8 is not changed.
 
     Raises ValueError for too many fields, and for a form that is too long.
     """
@@ -73,7 +73,7 @@ def ascii_text(value: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
-    """Inclusive bounds of a signed time's age.
+    """The oldest and the newest time that a signature may state. Both limits are allowed.
 
     what  name of the time in sentences
     """

@@ -121,7 +121,8 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` exactly as written in `text`; several if the path has `[*]`."""
+    """Return the text of the value at `path`, exactly as it is written in `text`. A path with `[*]`
+    may give several texts."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]

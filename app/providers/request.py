@@ -194,7 +194,10 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return this request with one of the body's items as its body."""
+        """Return a copy of the request whose body is only this item.
+
+        text  the item as written in the body
+        """
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made

@@ -198,11 +198,11 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect all pairs of references that may be adjacent, with no literal between them.
+    """Collect all pairs of references that may be adjacent, with no literal between them. Return
+    the references that may be the last ones of these tokens, so that a following reference touches
+    them.
 
-    before  the references that may come directly before the first of the tokens
-
-    Return the references that may come directly before whatever follows the last of the tokens.
+    before  the references that may come directly before the first token
     """
     for token in tokens:
         if isinstance(token, str):

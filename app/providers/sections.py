@@ -480,6 +480,6 @@ class Profile:
 
     @property
     def unconfirmed(self) -> bool:
-        """Return whether the events claim nothing by themselves: they are fetched back, or never
-        count."""
+        """Return whether the events move no money by themselves. Either the provider must confirm
+        each event, or the events never count."""
         return self.confirm is not None or self.account.undocumented

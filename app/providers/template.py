@@ -246,7 +246,8 @@ class Template:
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """Return the signed content, or a refusal if this request has none."""
+        """Build the signed content of a request. Return a refusal if the request lacks a part of
+        the content."""
         contents = []
         for piece in self.pieces:
             content = piece(request)

@@ -283,8 +283,8 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields whose values must be invented, because nothing
-        computes them."""
+        """Yield the headers and query fields that need an invented value. No rule of the profile
+        computes a value for them."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)

@@ -201,11 +201,11 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append the content of inbox rows, but leave the deletion of the rows and all marks to
-    `append_ready`.
+    """Append the content of inbox rows. The function `append_ready` later deletes the rows and
+    writes all marks.
 
-    This is used if deliveries are stored on several nodes. The coordinator then sees a commit
-    earlier than the nodes do.
+    This function is for databases that store deliveries on several nodes. There the coordinator
+    sees a commit earlier than the nodes do.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])

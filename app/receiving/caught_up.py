@@ -91,8 +91,9 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if deliveries that arrived up to `as_of` are unread; None means now. A
-    standby first waits until it has replayed all commits up to that instant."""
+    """Raise NotAllRead if any delivery that arrived up to `as_of` is unread. If `as_of` is None,
+    the instant is now. A standby first waits until it has replayed all commits up to the instant.
+    """
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:

@@ -270,7 +270,8 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log this once. The ledger stays pending and says why."""
+    """Stop asking about an event, and log the reason once. The order's ledger stays pending and
+    names the reason."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)

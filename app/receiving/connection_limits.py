@@ -80,7 +80,8 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """Stop counting an ended connection. Does nothing if it was not admitted."""
+        """Remove a closed connection from the count. A connection that was not admitted is not in
+        the count, and nothing changes."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1

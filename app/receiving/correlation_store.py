@@ -227,8 +227,9 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events to the orders that their references are linked to. Repeat until no
-        new link appears, because one event may link another."""
+        """Assign each event without an order to the order that its references are linked to. Repeat
+        this until no new link appears, because each assigned event may add links for another event.
+        """
         known = -1
         while known != len(self.links):
             known = len(self.links)

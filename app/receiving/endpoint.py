@@ -69,7 +69,7 @@ class ClientGone(Exception):
 
 
 class NoRoom(Exception):
-    """Error: the long bodies that are arriving leave no room for another."""
+    """Error: the long bodies that are arriving use all the memory for long bodies."""
 
 
 class Webhooks:

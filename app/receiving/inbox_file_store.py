@@ -145,7 +145,8 @@ class InboxFile:
         file's id.
 
         environment  name of the environment that the database is stamped with
-        known        id of the inbox file that the database reads; None if it has not read any file
+        known        id of the inbox file that the database has read from; None if there is no such
+                     file
 
         Only the holder of the serving lock may call this method. Raises ConfigurationError if the
         file belongs to another database.

@@ -91,9 +91,12 @@ def note_of(identity: str, last: int) -> bytes:
 
 
 class Noted(NamedTuple):
-    """The last row number that was noted. If `complete` is true, the machine has not restarted
-    since the note was written, so no later number was assigned. Otherwise the file may have later
-    numbers."""
+    """The last row number in a note.
+
+    complete  whether the note certainly has the last number of the file. If the machine has
+              restarted
+              since the note was written, the file may have assigned later numbers
+    """
 
     last: int
     complete: bool
@@ -154,7 +157,10 @@ def note_closed(connection: PlainConnection, last: int) -> None:
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
-    """Note that the file, with this last number, is open for writing from now on."""
+    """Record that the file is open for writing from now on.
+
+    last  number of the last row in the file
+    """
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     if inbox_store.position_of(connection) >= last:
         inbox_store.put_counter(connection, inbox_store.OPENED, now)

@@ -155,15 +155,17 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Refusals for age at one receiver, by source. A source's refusals are cleared when the
-    receiver accepts a delivery of that source. Only configured sources are included, so they are
-    few."""
+    """Deliveries that one receiver refused because of their age, by source. When the receiver
+    accepts a delivery of a source, the source's refusals are cleared.
+
+    Only configured sources are included, so the memory is limited.
+    """
 
     def __init__(self) -> None:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Clear a source's refusals after a genuine delivery with a valid time."""
+        """Clear the refusals of a source, because it sent a genuine delivery with a valid time."""
         self._sources.pop(source, None)
 
     def refused(

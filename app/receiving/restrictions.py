@@ -84,7 +84,7 @@ class Restriction:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence that says since when, until when and why the thing is restricted."""
+        """Return a sentence with the start, the end and the reason of the restriction."""
         because, ground = REASONS[self.why]
         until = f"until {format_known(self.until) or 'that ends'}"
         if self.why == "in_the_reference":

@@ -316,8 +316,7 @@ class CheckoutSession:
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """Return the amount of the payment that a step is about. The step makes, refunds or
-        disputes the payment."""
+        """Return the amount of the payment that a step makes, refunds or disputes."""
         if step.movement is None:
             return self.amount(step.amount)
         captures = (

@@ -45,9 +45,11 @@ class Sealable(NamedTuple):
 
     subject  identifier of the row, unique among the rows of all kinds
     order    reference of the order that the leaf names; None if the row belongs to no order
-    said     the parts of the row's content; None for a tree of all orders. For a delivery, this is
-             the row of EVENT_COLUMNS that was read from the delivery, or None if nothing could be
-             read
+    said     the parts of the row's content; None for a tree of all orders. For a delivery, the
+             value
+             is its event as a row of EVENT_COLUMNS. If no event could be read from the delivery,
+               the
+             value is None
     """
 
     kind: str
@@ -107,10 +109,13 @@ def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
 class Kind:
     """One kind of sealed rows.
 
-    columns   columns of `table`; the first is the key
-    numbered  whether keys are the numbers 1, 2, 3 … in commit order. Otherwise keys are ids, and
+    columns   columns of `table`; the first column is the key
+    numbered  whether the keys are the numbers 1, 2, 3 … in commit order. Other keys are ids, and
+              their
               writers must mark new rows
-    sealable  function that builds the sealed content from the values of `columns` and then `beside`
+    sealable  function that builds the sealed content. It gets the values of `columns`, followed by
+              the
+              values of `beside`
     beside    columns of another table
     joined    SQL that joins the other table
     """
@@ -263,8 +268,8 @@ empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a leaf of kind reading. It records the present reading and the present
-    order of a delivery. The leaf's number is later appended to the subject."""
+    """Return the content of a leaf of kind `reading`. The leaf records what was read from a
+    delivery, and its order. The number of the leaf is later appended to its subject."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -275,7 +280,8 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the delivery that a leaf of kind delivery or reading is about."""
+    """Return the id of the delivery from the subject of a leaf. The kind of the leaf is `delivery`
+    or `reading`."""
     return subject.split(":")[1] if ":" in subject else subject
 
 

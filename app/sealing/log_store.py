@@ -109,7 +109,7 @@ async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) 
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """Return the stored hashes of these ranges with two queries. Missing hashes are left out."""
+    """Read the stored hashes in these ranges with two queries. Missing hashes are left out."""
     merged: list[tuple[int, int, int]] = []
     for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
         if merged and merged[-1][0] == level and start <= merged[-1][2]:

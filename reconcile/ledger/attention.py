@@ -78,9 +78,8 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether a finding that asks for a refund is settled, because the money has gone back.
-
-    A finding `refund_failed` is settled by a later refund of the same amount.
+    """Return whether a finding needs no refund any more, because the money has gone back. This
+    includes the finding `refund_failed` if a later refund has the same amount.
 
     refunds  time of the last refund, by attempt, amount and currency
     """

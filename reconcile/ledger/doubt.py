@@ -200,8 +200,8 @@ class Shared(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of all events and records that claim the attempt, whether for this order
-        or for the other order."""
+        """Return the ids of all events and records that claim the attempt. Some claim it for this
+        order, and some for the other order."""
         records = tuple([record.record_id for record in self.records])
         return all_cites(self.attempt) + cites_of(self.heard) + records
 

@@ -165,8 +165,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss of one dispute exclude each other. They do not if the
-    provider gives them different dates, because the later one is then a further decision."""
+    """Return whether a win and a loss of one dispute contradict each other. If the provider gives
+    them different dates, the later event is a new decision, and there is no contradiction."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -252,7 +252,8 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find assigned payments that an event, or the shop, later claims for another order."""
+    """Report each payment that was assigned to this order, and that an event or the shop later
+    claims for another order."""
     found: dict[tuple[str, str], list[str]] = {}
     for attempt in case.attempts:
         record = case.filed.assigned.get(attempt.assignment or "")

@@ -84,8 +84,8 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Yield a reason if the order would not stay paid once all money that may still go back has
-    gone back. Money may still go back by refunds under way, unread events and disputes."""
+    """Yield a reason if returns of money could make the order underpaid. The returns that count are
+    refunds under way, unread events and disputes."""
     price = judgement.expected.money
     if price is None:
         return

@@ -488,8 +488,8 @@ def _beyond(
     """Return movements for the part of a stated sum that exceeds the single movements of this kind.
 
     Each change of the sum is one movement. If the sum fell and no later answer has confirmed the
-    fall, add the difference to `undos`. A single movement that was taken back is already deducted,
-    so it is not deducted again.
+    fall, the difference is added to `undos`. The single movements that failed are not part of this
+    difference.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]

@@ -504,7 +504,8 @@ def _doubtful(judgement: Judgement) -> Decision | None:
 
 
 def _over(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment returned more than it brought, in any currency."""
+    """Return whether there is a currency in which a payment returned more money than was
+    captured."""
     if not payment.returns or stands_alone(judgement, payment):
         return False
     currencies = {m.money.currency for m in payment.returns if m.money is not None}
@@ -678,7 +679,8 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return the fact that part of the amount owed is under way; empty if nothing is under way."""
+    """Return the amount of the owed money that refunds under way will return, as a fact. The result
+    is empty if there are no such refunds."""
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)

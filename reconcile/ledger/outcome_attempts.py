@@ -89,10 +89,10 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return until when the customer can revoke the last capture; None if no period is stated.
+    """Return until when the customer can revoke the last capture; None if no event states a period.
 
-    The longest stated period counts. If some events state both a period and the payment method, the
-    periods of all other events are ignored.
+    The longest stated period counts. But if some events state a period and also name the payment
+    method, only these events count.
     """
     if not evidence.slow:
         return None
@@ -112,7 +112,8 @@ def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
 
 
 def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Judge an attempt without a final event: refused, waiting, or timed out."""
+    """Describe an attempt that has no final event. The provider refused the attempt, the attempt
+    still waits, or its time is over."""
     files = evidence.files
     refused = [file.refused for file in files if file.refused is not None and file.opened is None]
     if files and not evidence.heard and len(refused) == len(files):

@@ -351,8 +351,9 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings from which instructions for staff follow. Omit accepted findings,
-    findings that no longer matter, and findings whose events also have a more specific finding."""
+    """Return the findings that need an instruction for staff. Three kinds of findings are left out:
+    accepted findings, findings that no longer matter, and findings about events that a more
+    specific finding covers."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)

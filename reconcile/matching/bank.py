@@ -648,8 +648,8 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line for the search. Only the line's id can be shown, because its texts hold
-    other people's data and breaks are stored for ever."""
+    """Return a bank line for the search. Only the line's id appears in breaks. The line's texts
+    contain other people's data, and breaks are never deleted."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

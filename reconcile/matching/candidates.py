@@ -224,8 +224,8 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the distance of two lines in points, and the field that adds the most points, with its
-    facts. The distance is None if the lines are too far apart to be candidates."""
+    """Return the distance of two lines in points, the field with the most points, and the facts of
+    this field. The distance is None if the lines are too far apart to be candidates."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:

@@ -257,7 +257,8 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """Return a verdict if all the money went back and the book claims nothing; else None."""
+    """Return a verdict if all the money went back and the book claims no payment. Return None in
+    every other case."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")

@@ -154,8 +154,11 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines that people paired with an order or a book line. An order must have only
-    one open capture, which the line then settles. Several lines may be parts of one capture."""
+    """Join statement lines with the order or book line that a person matched them with.
+
+    If a person matched a line with an order, the order must have exactly one open capture. The line
+    settles this capture. Several lines may settle one capture together.
+    """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.order, []).append(name)

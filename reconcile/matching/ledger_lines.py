@@ -24,11 +24,11 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """One movement of money as the ledger entered it; returned money is negative.
+    """One movement of money as the ledger entered it. Returned money is negative.
 
-    at           the provider's date
-    received_at  when it first became known
-    cites        ids of the events that it rests on
+    at           the provider's date of the movement
+    received_at  when the movement first became known
+    cites        ids of the events that prove the movement
     """
 
     kind: EntryKind

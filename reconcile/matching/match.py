@@ -342,12 +342,13 @@ class Matching:
         self._deciding.absorb(part.left)
 
     def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
-        """Take the second look at unmatched rows. Join them by a person's match, by payment, by
-        group and by date.
+        """Take the second look at unmatched rows: join rows that a person matched, rows of one
+        payment, rows of one group, and rows of near dates.
 
-        Then yield the breaks of the rows that are still unmatched, with their nearest candidates.
+        Then yield a break for each row that is still unmatched. The break names the nearest
+        candidates.
 
-        beside  bank lines without a partner, as further candidates
+        beside  bank lines without a partner, which are candidates too
         """
         yield from self._tally.take_decisions()
         rest = Rest(self._left)

@@ -112,8 +112,8 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield transfers by lines whose texts name orders. A line may pay one of the named orders,
-        or all of them together."""
+        """Yield bank transfers whose lines name orders in their texts. A line may pay one of the
+        named orders, or all of them together."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:

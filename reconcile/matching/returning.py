@@ -25,7 +25,7 @@ def balance_of(line: StatementRow | StatementLine) -> int:
 
 
 def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line settles exactly this return.
+    """Return whether a line settles a returned amount exactly.
 
     A dispute line may also settle a reversal of the payment that the line names. Some providers
     report one chargeback as a reversal in webhooks and as a dispute in statements.

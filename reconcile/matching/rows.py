@@ -142,13 +142,14 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Return whether a flat row holds everything that matching needs to know about the order. That
-    is so if all of these are true:
+    """Return whether the flat form of the order's row is enough for matching. All of these must be
+    true:
 
-    - no money moved and the order is not unresolved, or the order succeeded with one capture that
-      one event states
+    - the order succeeded with one capture that one event states. Or no money moved, and the order
+      is
+      not unresolved
     - the order has no WEIGHTY finding, no payment in doubt and no failed refund
-    - nothing is owed back, tendered or on top of the price
+    - no money is owed back, and there are no tenders and no money on top of the price
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):

@@ -34,7 +34,9 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines that are reported by the break about the doubt in an order, by order
+    beside    lines that need no break of their own, by order. The break about the doubtful payment
+              of
+              the order reports them
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -112,9 +114,9 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returns that have no statement line although they should have one.
+        """Report refunds and chargebacks that should have a statement line and have none.
 
-        If a return was itself taken back, neither the return nor its reversal is reported, because
+        If a refund or chargeback was reversed, neither of the two movements is reported, because
         statements may omit both.
         """
         sums: Counter[tuple[str, ...]] = Counter()
@@ -352,7 +354,7 @@ class Settling:
         self._tally.place_lines([row], "fee_unexpected")
 
     def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
-        """Report a capture that is settled by lines with another amount or currency."""
+        """Report a capture whose lines settle another amount, or settle it in another currency."""
         currency, settled = capture.currency, sum([row.gross for row in rows])
         stated = [("settled", Money(minor=row.gross, currency=row.currency)) for row in rows]
         captured = Money(minor=capture.minor, currency=currency)
@@ -382,8 +384,8 @@ class Settling:
     def report_ambiguous(
         self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
     ) -> None:
-        """Report a capture that several lines fit. The lines get no bucket here; the caller places
-        them.
+        """Report a capture that several lines fit. The capture gets its bucket here. The caller
+        puts the lines into theirs.
 
         own  lines whose unsettled money is included in the break about this capture
         """
@@ -568,8 +570,8 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break about a line that no ledger knows. It names an accepted gap that may explain
-    it."""
+    """Return the break about a statement line whose payment is in no ledger. If lost deliveries may
+    explain the break, it names the accepted gap in which they were lost."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()

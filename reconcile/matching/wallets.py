@@ -278,12 +278,13 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows, which have one instant. Report a stated balance that
-        the rows contradict.
+        """Return the balance after these rows, which all have the same instant. Report a break if a
+        stated balance differs from the balance that the rows add up to.
 
         before  balance before these rows; None if unknown
-        after   last row before these rows, which the report shows. If that row is in another file,
-                a file between the two files may be missing
+        after   the row directly before these rows, which the report names. If that row is in
+                another
+                file, a file between the two files may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:

@@ -48,11 +48,12 @@ def with_adjusting(
     """Yield the transactions of open months, then the adjusting entries for closed months, dated
     `at`.
 
-    fresh   transactions of a journal made now, which begins no later than the first closed month
+    fresh   transactions of a journal that was computed now. The journal must include all closed
+            months
     closed  all closed months, the earliest first
 
-    The frozen journals and the fresh journal are read in parallel. Their order is nearly the same,
-    so only their differences are held in memory.
+    The frozen journals and the fresh journal are read in parallel. They list transactions in nearly
+    the same order, so only their differences are held in memory.
     """
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()

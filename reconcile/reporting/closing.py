@@ -536,8 +536,8 @@ def unread(behind_s: int) -> Blocker:
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
     """Yield a blocker for payments whose provider has not stated their position.
 
-    then  whether the month is closed as of a past instant. Then no provider can be asked now,
-          because its answer was not known at that instant
+    then  whether the month is closed as of a past instant. A provider cannot be asked in that case,
+          because its answer would not have been known at that instant
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""

@@ -369,11 +369,11 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return the money on top of the price for each movement, by role. The key of a movement is its
-    index in `taken`.
+    """Return how much of each movement is money on top of the price, by role. The key is the index
+    of the movement in `taken`.
 
-    Credits are negative. The last captures brought the money on top, because they made the total
-    exceed the price. The last returns take it back.
+    The money on top came with the last captures, because they made the total exceed the price. It
+    goes back with the last returns. Money that came is negative, because it is credited.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):

@@ -358,11 +358,10 @@ class FeeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
-    """Captures of one currency by the currency in which a statement settles them.
+    """Sum of the captures in one currency that a statement settles in one currency.
 
-    A settlement currency of None means not settled so far.
-
-    settled  gross, in the currency of the statement
+    settled_in  currency of the statement; None if no statement settles the captures yet
+    settled     gross amount in the currency of the statement
     """
 
     captured_in: str

@@ -54,8 +54,8 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 def span_nodes(span: Span) -> list[Node]:
     """Return the complete subtrees that make up a proof's span, from left to right.
 
-    Each subtree is smaller than the one before it, so there are only a few. The reason is that the
-    span begins at a place where a subtree of the span's size could begin.
+    Each subtree is smaller than the subtree before it, so there are only a few. The span of a proof
+    always begins where a subtree of the same size could begin.
     """
     start, end = span
     found = []

@@ -118,8 +118,8 @@ def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int
 
 
 def root_by(entry: OrderEntry, path: Path) -> Hash:
-    """Return the root that follows from an entry and its path. Raises ValueError for a malformed
-    path."""
+    """Compute the root of the tree from one entry and its path to the root. Raises ValueError for a
+    malformed path."""
     place, found = keyed(entry)
     last = BITS
     for shared, other in path:
