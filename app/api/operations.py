@@ -382,9 +382,9 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the routes of these operations.
+    """Return the API's routes for these operations.
 
-    served  operations, each with the object that has its endpoint
+    served  the operations; the value of each is the object that has its endpoint
     """
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():

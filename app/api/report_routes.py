@@ -237,8 +237,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and a key for its job. If `as_of` was not given, the key
-        does not depend on the present moment."""
+        """Return the requested period, and a key that identifies the period's job. If the request
+        has no `as_of`, the key is the same at any time."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(

@@ -100,7 +100,8 @@ class Api:
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
         """Store the context.
 
-        alarms  returns sentences about problems that no outcome shows, such as a silent source
+        alarms  function that returns sentences about problems that no outcome shows, such as a
+                silent source
         """
         self._context = context
         self._alarms = alarms

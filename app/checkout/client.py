@@ -81,7 +81,8 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return an earlier caller's answer to an equal request; None if there is none."""
+        """Return the answer that an earlier caller got, if that caller made an equal request.
+        Return None otherwise."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:

@@ -357,7 +357,8 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """Answer that refuses our credentials or address, and says nothing about the order."""
+    """An answer of the service that refuses our credentials or address. It says nothing about the
+    order."""
 
     status: int
 

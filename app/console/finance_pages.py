@@ -298,10 +298,11 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the period that an address requests: its name, its scope, and the month. The month is
-    None if the period is not a month.
+    """Return the period that the page's address requests: its name, its scope, and the month. The
+    month is None if the period is not a month.
 
-    The address names a month, or is `period` with the parameters `from` and `to`.
+    The address contains a month's name. For any other period it contains the word `period`, and the
+    days in the parameters `from` and `to`.
 
     as_of  the instant of the report; None for the present
     """
@@ -491,7 +492,8 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout or line. A job finds the trail."""
+    """GET /trail/{name}: the trail of an order, payment, payout or line. A background job searches
+    for the trail."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")

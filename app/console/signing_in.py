@@ -266,7 +266,7 @@ class SigningIn:
         return True
 
     def unsent(self, request: Request) -> Mapping[str, str]:
-        """Return the text of this form from before its operator had to sign in again."""
+        """Return the text that an operator typed into this form before the new sign-in."""
         return self._unsent.at(self._cookie(request), address_of(request))
 
     def keep_typed(self, request: Request, person: Person, fields: Mapping[str, str]) -> None:

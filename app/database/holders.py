@@ -69,8 +69,8 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Remember the transaction's mark before the commit. If the commit is not confirmed, the
-        mark shows later whether the transaction was committed."""
+        """Keep the transaction's mark in memory before the commit. If the commit is not confirmed,
+        the mark shows later whether the transaction was committed."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 

@@ -104,7 +104,8 @@ class State(NamedTuple):
         )
 
     def unsafe(self) -> Iterator[str]:
-        """Yield a sentence for each kind of data that would be lost if a standby took over."""
+        """Yield a sentence for each kind of data that would be lost if a standby took over from
+        this server now."""
         if not self.standbys:
             return
         if not self.names or set(self.standbys) == {"async"}:

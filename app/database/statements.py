@@ -122,7 +122,7 @@ class PlainConnection(Protocol):
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Name of the SQL dialect: `sqlite` or `postgresql`."""
         ...
 
     @property

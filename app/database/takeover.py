@@ -247,14 +247,14 @@ class NotCompared(StoreUnavailable):
 
 
 class ServerWatch:
-    """A running process's knowledge of its database server.
+    """What a running process knows of its database server.
 
     server     the server that was checked last
     servers    the server of each holder's last connection
     waits      whether commits wait for a standby; None before the first check. It is True only if
                every check has shown this, and one of our commits has waited
-    looked_at  time of the last check, in monotonic time. A process that was suspended sees from
-               this time that its knowledge is old
+    looked_at  time of the last check, in monotonic time. After a process was suspended, this time
+               shows that its knowledge may be outdated
     moved      whether connections to another server must still be checked
     refuses    sentence that says why writes to the server are refused; None if they are allowed
     follow     function that is called in the transaction that resumes the service after a takeover;

@@ -318,9 +318,9 @@ class Writer:
         """Prepare a writer that is not connected yet.
 
         holder  owner of the writer's transactions on PostgreSQL
-        watch   checks the server of each new connection on PostgreSQL
+        watch   object that checks the server of each new connection on PostgreSQL
         lock    lock between processes on an SQLite file
-        log     length of an SQLite file's log
+        log     reader of the length of an SQLite file's log
         place   an SQLite database's files
         """
         self._engine = engine

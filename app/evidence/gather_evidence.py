@@ -402,8 +402,9 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return the first delivery of each event, and further deliveries whose bodies are needed
-    because the first is stored without one. Raise UsageError if the deliveries are too large."""
+    """Return two lists. The first has the first delivery of each event. If such a delivery is
+    stored without its body, the second list has the event's later deliveries that have a body.
+    Raise UsageError if the deliveries are too large."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)

@@ -471,9 +471,10 @@ async def _in_tree(
     """Return the order's place in a tree of all orders. Return None if no suitable tree counts the
     order.
 
-    If the order began on the day (UTC) of the instant, use the newest tree that was made before the
-    instant. If the order began earlier, use the newest tree of the instant's day. If that tree is
-    missing or does not count the order, use the first later tree that counts it.
+    Days are days in UTC. If the order began on the day of the instant, use the newest tree that was
+    made before the instant. If the order began earlier, that tree must also be of the instant's
+    day. If this tree is missing or does not count the earlier order, use the first later tree that
+    counts it.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

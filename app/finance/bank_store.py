@@ -88,7 +88,7 @@ _WITHDRAWN: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Return whether any bank file was imported by an instant."""
+    """Return whether any imported bank file was already published at an instant."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 

@@ -227,8 +227,9 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits that change when the breaks or their suggested lines change. A
-        caller compares the digits to see whether a person saw the present state."""
+        """Return sixteen hex digits for the present state of the chosen breaks and their suggested
+        lines. Any change of these gives other digits. A caller compares the digits to see whether a
+        person saw the present state."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 

@@ -309,11 +309,11 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return the ids of evidence that may have closed a break, for each break in `gone`, which this
-    run no longer found. Only evidence that arrived after the last run is returned.
+    """Return, for each break in `gone`, the ids of evidence that may have closed the break. This
+    evidence has arrived since the last run. It consists of events, records, lines, matches by hand
+    and rules.
 
-    Evidence is events, records, lines, matches by hand and rules. A few queries find the evidence
-    of all breaks.
+    gone  the breaks that this run no longer found
     """
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)
@@ -521,7 +521,7 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Return the latest version of each of these published breaks."""
+    """Return the latest stored content of each of these published breaks, by id."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 

@@ -326,8 +326,8 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return blockers for deliveries that arrived in the month, until `as_of`, but that are in no
-    figure of the report."""
+    """Return the reasons why a month cannot be closed because some of its deliveries are in no
+    figure of the report. Deliveries that arrived after `as_of` give no reason."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)

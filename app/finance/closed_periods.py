@@ -136,11 +136,12 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone. Its start and end are adapted to the
-    closed months.
+    """Return the scope with the merchant's name and zone, and with a start and end that agree with
+    the closed months.
 
-    A start or end at the first midnight of a month becomes the instant at which that month begins
-    in the books. The month may have been closed in another zone.
+    A start or end at the first midnight of a month is replaced by the instant at which that month
+    was closed to begin. This may be another instant, because the month may have been closed in
+    another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

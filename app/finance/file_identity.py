@@ -88,7 +88,8 @@ class FileIdentity:
         return request
 
     def settled(self) -> tuple[ImportKind, str]:
-        """Return (kind, source). Raises UsageError if a person must choose."""
+        """Return the file's kind and its source. Raises UsageError if a person must choose one of
+        them."""
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(

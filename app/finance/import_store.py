@@ -81,8 +81,8 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published by an instant, or by now; 0 if there is
-    none."""
+    """Return the number of the last import that was published at or before an instant. Without an
+    instant, return the last published import. Return 0 if there is none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -107,7 +107,8 @@ async def under_way(connection: AsyncConnection) -> Import | None:
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
-    """Prevent other imports from beginning until the transaction ends. Take this lock first."""
+    """Take the lock for imports. No other import can begin until the transaction ends. Take this
+    lock before any other lock."""
     await run(connection, take_lock, IMPORTING)
 
 

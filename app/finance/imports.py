@@ -152,8 +152,9 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return the function that writes lines of a kind. For statements, it also stores digests of
-    recipients. If the request names a file for changes, it also writes the changed rows there."""
+    """Return the function that stores imported lines of this kind. For statements, the function
+    also stores digests of recipients. If the request names a file for changed rows, the function
+    also adds the changed rows to that file."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)
@@ -213,8 +214,8 @@ async def import_book(
 ) -> Imported:
     """Import an order book.
 
-    Its lines are compared with ledgers but do not change them. Only references to payments and
-    sessions link events to orders.
+    The book's lines are compared with ledgers but do not change them. No line links an event to an
+    order; only references to payments and sessions do so.
 
     sources  names that a row's source may have; None for any name
 

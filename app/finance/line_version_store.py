@@ -453,8 +453,8 @@ async def lines_known(
     """Return lines as known at an instant, without duplicates and unsorted.
 
     columns  columns to return, in SQL
-    having   possible values of a column, by the column's name; a line must have one of the values
-             in at least one of these columns
+    having   wanted values, by the name of a column; a line is returned if at least one of these
+             columns has a wanted value
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
@@ -496,11 +496,11 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import in a stretch of lines: delete the versions that it added, and
-    restore the versions that it ended.
+    """Undo an unpublished import for a range of lines. Delete the versions that the import added,
+    and restore the versions that it ended.
 
-    after  key after which the stretch begins; None for the first key
-    to     last key of the stretch; None for the last key of all
+    after  key after which the range begins; None for the first key
+    to     last key of the range; None for the last key of all
     """
     number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]

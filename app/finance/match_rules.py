@@ -180,7 +180,7 @@ MOST_REPORTED: Final = 1_000
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
-    """Return the rules saved last; None if none were ever saved."""
+    """Return the newest saved rules; None if nobody has ever saved rules."""
     async with context.database.reading() as connection:
         return await rules_in_force(connection)
 

@@ -227,7 +227,7 @@ class _Seen:
     money    the amount that is left of the payment; for an answered payment, the amount on a
              statement line; None if unclear
     proved   whether a statement line proves the amount
-    taken    orders that lose the payment by this act
+    taken    orders that no longer have the payment after this change
     """
 
     payment: Unallocated

@@ -240,9 +240,9 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Add a break to the breaks that wait to be saved. Return whether enough breaks wait, so
-        that the caller must save them. Raises UsageError if the break's lines add up to more than
-        64 bits."""
+        """Keep a break until it is saved with others. Return whether enough breaks were kept, so
+        that the caller must save them now. Raises UsageError if the break's lines add up to more
+        than 64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(

@@ -474,8 +474,8 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return the dates of orders whose lines belong together. A group, a person's decision or a
-    payment can join lines."""
+    """Return the dates of orders that share lines. Lines are shared through a group, a person's
+    decision or a payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

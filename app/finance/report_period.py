@@ -391,9 +391,13 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield a period's transactions: those of closed months as they were stored, those of open
-    months, and adjustments of closed months. To find adjustments, the transactions of a closed
-    month are computed again, with the revenue setting of its closing."""
+    """Yield a period's transactions. The transactions of closed months are yielded as they were
+    stored. The transactions of open months are computed now. An adjustment states each later change
+    of a closed month.
+
+    To find the changes, the transactions of a closed month are computed again, with the revenue
+    setting of its closing.
+    """
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)

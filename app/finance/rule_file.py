@@ -71,8 +71,8 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the minor units that one person may decide alone in a period; None if there is no
-        limit."""
+        """Return the greatest amount, in minor units, about which one person may decide alone in a
+        period. Return None if there is no limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated

@@ -86,7 +86,8 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return the problem of a row that equals the row `other`."""
+        """Return a sentence on a row that repeats the row `other` more often than the file may
+        repeat it."""
         if self.at_most == 1:
             return f"row {other:,} has the same one, and a book may have each only once"
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"

@@ -105,8 +105,9 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a text that changes when the import's lines change. `withdraw_import` compares
-        this text with the text that was shown to the person."""
+        """Return a short text that stands for the present lines of the import. If the lines change,
+        the text changes. `withdraw_import` compares this text with the text that was shown to the
+        person."""
         return _mark(self.seen)
 
 

@@ -96,7 +96,8 @@ async def try_endpoint(
 ) -> Trial:
     """Send each trial request to the endpoint and compare the answers.
 
-    arrived  returns whether a delivery of this source with this SHA-256 was read from the inbox
+    arrived  function that takes the SHA-256 of a body, and returns whether a delivery of this
+             source with that body was read from the inbox
     """
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:

@@ -127,7 +127,8 @@ class AlarmMessages:
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store the alarms that are raised now."""
+        """Store a notice for each raised alarm and each channel. Mark the notices of alarms that
+        have ended."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):

@@ -138,8 +138,8 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
-    """Check that this user may create files beside the database, as SQLite does. The first start
-    creates keys there, too."""
+    """Check that this user may create files in the database's folder. SQLite creates its own files
+    there, and the first start creates keys there."""
     if not writable:
         yield must(
             "database folder",

@@ -46,9 +46,10 @@ def tally(
 
     before, after  outcome and findings of the replaced ledgers, and of their replacements
 
-    Returns the first reserved number. This locks the counters' rows until the transaction ends, and
-    every other publication waits until then. So the feed's numbers are in the order of commits.
-    Call this late in a transaction. The rows are locked in the order of their names.
+    Returns the first reserved number. The counters' rows stay locked until the transaction ends,
+    and every other publication waits until then. So the feed's numbers are in the order of commits.
+    Call this late in a transaction, to keep the wait short. Rows are locked in the order of their
+    names.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))

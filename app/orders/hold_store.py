@@ -108,8 +108,8 @@ async def count_held(connection: AsyncConnection) -> int:
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return how many orders are held by a hold for this reason that was recorded between two
-    instants."""
+    """Return how many orders are still held because of a hold with this reason. Only holds recorded
+    from `since` until before `until` count."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

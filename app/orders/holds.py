@@ -148,7 +148,7 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record at once the holds that the fold worker would record for these orders in its next
+    """Record now the holds of these orders that the fold worker would otherwise record in its next
     round."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy

@@ -316,8 +316,8 @@ async def claim_probe(
 
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
-    """Store that a destination accepts nothing. The instant of its first failure stays as
-    stored."""
+    """Store that a destination currently accepts no notification. If this is stored already, keep
+    the stored instant of the first failure."""
     await connection.execute(
         sa.text(
             "INSERT INTO destinations_away "
@@ -355,7 +355,8 @@ async def send_again(
 ) -> int:
     """Set notifications due again, and restart the period after which they are given up.
 
-    Destinations that are away may be tried at once. Returns the number of notifications.
+    A destination that has accepted nothing lately may be tried at once. Returns the number of
+    notifications.
 
     revisions  the numbers of the notifications, in any state. None selects all notifications that
                were tried and never accepted, including those given up. It leaves out untried
@@ -464,7 +465,9 @@ class Stuck:
 
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
-    """Return the stuck notifications of a shop that is not away; None where there are none."""
+    """Return the number of stuck notifications, with the facts of the oldest one. Return None if no
+    notification is stuck. The count stops at `enough`. Call this only if the shop's destination
+    accepts notifications."""
     some = sa.select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
     rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))
     if not rows:

@@ -159,7 +159,8 @@ async def notify_due(notifier: Notifier) -> int:
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """Take the notifications to send now; none where another process was faster."""
+    """Lease the notifications to send now to this process, and return them. Return none if another
+    process has leased them first, or if the destination must not be tried yet."""
     destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
         health = await notification_store.away(connection, destination)

@@ -82,7 +82,7 @@ def engine_form(noted: str) -> str:
 
 
 async def noted_policy(connection: AsyncConnection) -> str | None:
-    """Return the note on the policy; None if there is none."""
+    """Return the stored text on the policy; None if none is stored."""
     row = await connection.execute(text("SELECT value FROM meta WHERE name='policy'"))
     noted: str | None = row.scalar_one_or_none()
     return noted
@@ -190,8 +190,8 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Look at the next `limit` orders after `after`, and set those with money due. Return the last
-    order looked at, or None at the end."""
+    """Examine the next `limit` orders after the order `after`. Mark those that have money to be
+    folded again. Return the last examined order, or None if no order is left."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:
@@ -202,7 +202,8 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Record that orders with money were set due for the first `gaps` accepted gaps."""
+    """Store the number of accepted gaps after which orders with money were already marked to be
+    folded again."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "

@@ -326,8 +326,8 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders, which the caller must fold. If other processes fold, too, the orders are
-    claimed first."""
+    """Return due orders, which the caller must fold. If several processes fold orders, first claim
+    the returned orders for this process."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:
@@ -384,8 +384,8 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold each order that is fulfillable only because the rules changed. Return the publications;
-    those of held orders are replaced.
+    """Hold each order that is fulfillable only because the rules changed. Return all publications.
+    A held order has a new publication that contains the hold.
 
     The hold is recorded in this transaction, so the shop is never notified that the order may be
     fulfilled.

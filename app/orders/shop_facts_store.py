@@ -143,7 +143,7 @@ def last_loss(connection: PlainConnection) -> Instant | None:
 
 
 async def note_loss(connection: AsyncConnection, *, at: Instant) -> None:
-    """Note that statements of the shop from before this instant may be lost."""
+    """Store an instant. Statements that the shop made before it may be lost."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('facts_lost_at', :at) "

@@ -556,7 +556,8 @@ def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
     """Return any payment by its id or provider reference, even if it belongs to an order. The
-    customer's number is left out. Raises as `read_unallocated` does."""
+    customer's number is left out. Raises NotFoundError for an unknown payment, and UsageError if
+    the text may name several payments."""
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []

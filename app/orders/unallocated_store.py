@@ -266,8 +266,8 @@ NAMED_BY_OTHERS: Final = statement(
 def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
-    """Return a payment that names this order's reference and has an event that states another
-    shop."""
+    """Return a payment of another shop that names this order's reference. An event of the payment
+    states the other shop. Return None if there is none."""
     rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 

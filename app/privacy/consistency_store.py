@@ -92,7 +92,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return the rows of this database that have the same keys as the given rows."""
+        """Return this database's own version of the given rows: its rows with the same keys."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}

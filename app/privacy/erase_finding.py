@@ -155,7 +155,8 @@ class Erasure:
         return stayed
 
     def restricted(self) -> list[erase_rules.KeptData]:
-        """Return all restricted data: data that stays, and orders kept only for accounting."""
+        """Return all data that the erasure restricts instead of erasing. Some data must stay for
+        another reason; the other orders are kept only for accounting."""
         staying = dict[tuple[str, str], erase_rules.KeptData]()
         for each in self.kept:
             if each.kind is not None:  # of two reasons, keep the one that a person can end
@@ -452,8 +453,8 @@ class ErasureFinder:
     async def _judged(
         self, connection: Connection, history: History
     ) -> tuple[Ledger, erase_rules.KeptData | None]:
-        """Return an order's ledger as of now, and the reason why the order must stay, if there is
-        one."""
+        """Return an order's ledger as of now, and the reason why the order must not be erased. The
+        reason is None if the order may be erased."""
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)

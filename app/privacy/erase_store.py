@@ -501,7 +501,8 @@ def pending_lines(connection: PlainConnection) -> list[PendingLine]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Store lines as pending, unless they already are."""
+    """Store the numbers of journal lines as pending. Leave lines unchanged that are already
+    pending."""
     await run(
         connection,
         insert_rows,

@@ -55,8 +55,8 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the revisions that quote the words of an erased reason. They are sealed and published,
-    and may contain a name.
+    """Return the revisions that contain the words of an erased reason. These words may include a
+    name. The revisions are sealed and published.
 
     brought  orders with their deliveries
     reasons  reasons that are erased, from `bare_reasons`

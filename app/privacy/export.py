@@ -418,8 +418,8 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return one value of the person's own row for the copy. If the value is a file, return the
-    file's path in the copy, or why the file is left out."""
+    """Return one value from a row that belongs to the person, in the form for the copy. If the
+    value is a file, return the file's path in the copy, or why the file is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

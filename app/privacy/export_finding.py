@@ -146,8 +146,9 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return, for each delivery, the customer's phone numbers, the numbers and addresses together,
-    and the name."""
+    """Return the facts that each delivery of an order states about the customer, by delivery id.
+    The facts are a set of phone numbers, a set of these numbers and the email address, and the
+    name."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

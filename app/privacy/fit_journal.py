@@ -199,8 +199,8 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Store lines that are only in the file as pending, because a crash interrupted their erasures.
-    Return all pending lines."""
+    """Find lines that are in the journal's file but not in the database, because a crash
+    interrupted their erasures. Store them as pending lines. Return all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
         numbers = {each.number for each in await run(connection, erase_store.pending_lines)}

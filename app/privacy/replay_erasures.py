@@ -554,8 +554,11 @@ class Without:
 async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
     """Carry out the whole journal in a restored database before anybody serves it.
 
-    Raise ConfigurationError if the journal is missing and `without` is not given. With `without`,
-    raise UsageError for a person who may not, or for an empty reason.
+    without  permission to replace a missing or unusable journal by a new journal; None if this is
+             not allowed
+
+    Raise ConfigurationError if the journal is missing or unusable and `without` is None. If
+    `without` is given, raise UsageError if its person lacks the permission or its reason is empty.
     """
     context = again.context
     path = context.settings.erasure_journal_path

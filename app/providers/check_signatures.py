@@ -145,8 +145,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Encode a header's text as a server would have received it: in Latin-1 if possible, else in
-    UTF-8."""
+    """Return the bytes that a server receives for a header's text. The bytes are Latin-1 if
+    possible, otherwise UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -99,7 +99,8 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell into its parts. Raises UnclearCell, which lists how the cell can be read."""
+        """Split a cell into its parts. Raises UnclearCell if the cell is unclear; the error lists
+        the possible amounts."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))

@@ -324,8 +324,9 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return the result of `read` for one row. If a cell is unclear, return None, and add the field
-    and the reason to `unclear`."""
+    """Call `read` for one row, and return its result. If a cell is unclear, return None, and add
+    the field's name and the error to `unclear`. If an argument is None, return None without calling
+    `read`."""
     if any(argument is None for argument in arguments):
         return None
     try:

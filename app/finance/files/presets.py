@@ -238,9 +238,10 @@ def _path_of(name_or_path: str) -> Path:
 
 
 def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
-    """Return the preset with a name or path, as for `preset_text`.
+    """Return the preset with a name or path; see `preset_text`.
 
-    beside  keys given outside its file; they replace the file's keys
+    beside  keys that the caller states in addition to the preset's file; they replace the file's
+            keys
 
     Raises UsageError that lists all mistakes, and the errors of `preset_text`.
     """

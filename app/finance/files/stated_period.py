@@ -35,8 +35,8 @@ LONGEST_LINE: Final = 1_000
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that is stated in the lines above a table, such as `01/10/2026 to
-    31/10/2026`. Yield nothing if the lines state different periods."""
+    """Yield the period that the lines above a table state, such as `01/10/2026 to 31/10/2026`.
+    Yield nothing if the lines state different periods."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }

@@ -154,7 +154,8 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether a cell may be shown: it is short, and cannot be a phone number."""
+    """Return whether a message may repeat a cell's text. The text must be short, and must have too
+    few digits for a phone number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()

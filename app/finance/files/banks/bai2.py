@@ -199,8 +199,8 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return the number of fields after a funds type that give details of this funds type. The
-    first of `fields` is the funds type."""
+    """Return how many further fields belong to a funds type. The first of `fields` is the funds
+    type."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:
