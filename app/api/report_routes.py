@@ -301,7 +301,8 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Return the steps in verifying one closed month, or all months if `period` is None."""
+    """Verify one closed month, or all closed months if `period` is None. Return each step with its
+    result."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 

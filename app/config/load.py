@@ -122,8 +122,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong settings and use their defaults instead, so that checks
-    of several settings can find further problems."""
+    """Validate the settings. Report wrong settings, and use their defaults instead. The checks that
+    compare several settings can then still find problems."""
     try:
         return Settings(**tree)
     except ValidationError as error:

@@ -769,15 +769,15 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """Return the path of the phone key: the setting, or else a file beside the database, or
-        else in `var`."""
+        """Return the path of the phone key. This is the path in the settings. Without one, it is a
+        file beside the database. If there is no database file, it is a file in `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """Return the path of the evidence key: the setting, or else a file beside the database, or
-        else in `var`."""
+        """Return the path of the evidence key. This is the path in the settings. Without one, it is
+        a file beside the database. If there is no database file, it is a file in `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 

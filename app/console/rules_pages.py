@@ -186,7 +186,7 @@ async def tried_as(view: View, rules: str) -> str:
 
 
 def rules_tried(job: Job) -> str:
-    """Return the text of the rules that a preview tried."""
+    """Return the text of the rules for which a job made a preview."""
     return job.mark.partition(" ")[2]
 
 

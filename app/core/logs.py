@@ -458,8 +458,11 @@ def lost_lines() -> int:
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Log how many lines were left out, if the minute is over or `at_once` is set. Call this
-    regularly, because no other line may follow a flood."""
+    """Once the minute is over, log how many lines were left out in it. Call this regularly, because
+    no other line may follow a flood.
+
+    at_once  whether to log the number before the minute is over
+    """
     _OUTPUT.tell_left_out(at_once=at_once)
 
 

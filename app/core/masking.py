@@ -390,7 +390,7 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """Mask all of a personal field's parts, such as the lines of an address."""
+        """Mask each part of a personal field, such as each line of an address."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):

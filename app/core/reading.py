@@ -56,5 +56,8 @@ class Reading(NamedTuple):
     customers: tuple[tuple[bytes, ...], ...] = ()
 
     def customer(self, place: int) -> tuple[bytes, ...]:
-        """Return the customer digests of the event at this position; empty if there are none."""
+        """Return the digests of the customer in one event; empty if there are none.
+
+        place  position of the event, counted from 0
+        """
         return self.customers[place] if place < len(self.customers) else ()

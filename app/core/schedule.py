@@ -139,8 +139,12 @@ def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant 
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry was last due, after `since` and not after `now`; None if it was not due.
-    Work that was missed several times is due only once."""
+    """Return the latest time at which an entry was due; None if it was not due. Work that was
+    missed several times is due only once.
+
+    since  instant after which the due time must be
+    now    latest instant that the due time can have
+    """
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))
     return max(times, default=None)

@@ -12,7 +12,7 @@ class Signal(asyncio.Event):
         self.elsewhere: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Wake the waiting tasks of this process, and signal the other process."""
+        """Wake the tasks that wait in this process or in the other process."""
         super().set()
         self.elsewhere()
 

@@ -89,9 +89,9 @@ class Piece(NamedTuple):
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     """Split a sentence at its instants, and write each instant in local time, to the minute.
 
-    Banks and files state only days, which are stored as midnights. So if `at` precedes an instant
-    that is a local midnight, write `on` and the day. After `until`, `beyond` and `by`, write the
-    time of a midnight too, because a day alone would mean the day's end.
+    Banks and files state only days, which are stored as midnights. Therefore `at` and a local
+    midnight are written as `on` and the day. After `until`, `beyond` and `by`, write the time of a
+    midnight too, because a day alone would mean the day's end.
     """
     last = 0
     for found in _MOMENT.finditer(text):

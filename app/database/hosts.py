@@ -213,8 +213,8 @@ class Hosts:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once. If another server has taken over from a server, abort all
-        connections to the former server."""
+        """Ask all hosts at once. If a server was replaced by another server, abort all connections
+        to the replaced server."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer

@@ -128,8 +128,8 @@ class _Thing(NamedTuple):
     """A part of the bundle that must have a leaf.
 
     leaf      members that the leaf must have
-    document  document that the leaf seals; None for a delivery, because the next step compares the
-              delivery's event
+    document  document that the leaf seals; None for a delivery, whose event is compared in the next
+              step
     """
 
     leaf: dict[str, Any]

@@ -31,7 +31,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Alternative forms. A value must have one of them."""
+    """Several forms, of which a value must have one."""
 
 
 def instant(said: Any) -> bool:

@@ -183,8 +183,8 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Compare a published checkpoint of the tree's present size with the tree. Return a
-        sentence on the difference; None if there is none."""
+        """Compare the tree with a published checkpoint of the same size. Return a sentence on the
+        difference; None if there is none."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()

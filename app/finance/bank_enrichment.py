@@ -149,7 +149,7 @@ def _name_of(content: Row) -> tuple[Any, ...]:
 async def _lines_of(
     connection: Connection, entries: Collection[str], *, as_of: Instant
 ) -> dict[tuple[Any, ...], list[tuple[str, Row]]]:
-    """Return the present lines that have these bank references, each as (id, content)."""
+    """Find current bank lines by the bank's references. Each line is returned as (id, content)."""
     columns = f"line, {', '.join(_COLUMNS)}"
     found = defaultdict[tuple[Any, ...], list[tuple[str, Row]]](list)
     for line, *content in await lines_known(

@@ -188,7 +188,7 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return (final amount, amount that left, time of the last line) of every payout from a wallet.
+    """Return (final amount, withdrawn amount, time of the last line) of every payout from a wallet.
 
     Amounts are in minor units. The final amount is smaller if part of the money could not be paid
     out and was returned to the wallet.

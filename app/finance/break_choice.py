@@ -217,7 +217,7 @@ class ChosenBreaks:
     of       the breaks to act on
     apart    number of breaks that meet the choice but were left out, by reason
     lines    the line to match with each break, by the break's id
-    against  why the breaks may not all be decided together; None if they may
+    against  reason against deciding all these breaks together; None if there is none
     """
 
     of: list[break_acts.SeenBreak]

@@ -89,8 +89,8 @@ async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMont
     """Return each closed month with its figures, and with the adjustments that later closings
     reported.
 
-    The scope must begin where the last closed month ends, as known at `scope.as_of`. Otherwise,
-    return an empty list.
+    Return an empty list unless the scope begins where the last closed month ends. Only months that
+    were closed at `scope.as_of` count.
     """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:

@@ -174,7 +174,8 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
-    """Add the sources that a statement may belong to, and the reasons."""
+    """Complete a file's identity with the sources that the statement may belong to, and with the
+    reasons."""
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
@@ -221,7 +222,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Return what is known of a file except its source. Raises RefusedTable if the file has no
+    """Identify a file's kind and export, but not its source. Raises RefusedTable if the file has no
     table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):

@@ -109,10 +109,10 @@ class LineKind:
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new rows that may be corrections of earlier lines. The earlier lines are missing
-        in the file.
+        """Return new rows that may be corrections of earlier lines. Only earlier lines that the
+        file lacks can be corrected.
 
-        left  (import, content) of each missing line
+        left  (import, content) of each line that the file lacks
         """
         return []
 

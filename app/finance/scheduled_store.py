@@ -48,11 +48,11 @@ class ScheduledRun:
 
     due_at       when the run was due, or when a person requested it
     as_of        the instant whose knowledge is reported; it is the same at every try
-    until        end of the lease while the run is running; time of the next try if it failed or
-                 waits
-    waits_since  when the run began to wait for accepted deliveries to be read; None if it does not
-                 wait
-    reconciled   number of the reconciliation run that it made
+    until        end of the lease while the run is running; time of the next try if the run failed
+                 or waits
+    waits_since  when the run began to wait for accepted deliveries to be read; None if the run does
+                 not wait
+    reconciled   number of the reconciliation that the run made
     problem      why the last try failed, for people
     """
 

@@ -300,7 +300,10 @@ async def statement_lines_of(
 async def statement_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[StatementLine]:
-    """Return the lines with these subjects (`subject_of`), as known at an instant."""
+    """Return statement lines as known at an instant.
+
+    names  subjects of the lines, as `subject_of` builds them
+    """
     rows = await lines_known(connection, "statement", _KEYED, as_of=as_of, line=names)
     return [statement_line_of(row) for row in rows]
 

@@ -360,8 +360,8 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item in the state that the last run found. Only a new run can show whether a person
-    can sign the item."""
+    """Return an item of the checklist in the state that the last check found. Only a new check can
+    show whether a person can sign the item."""
     if last is None:
         sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)

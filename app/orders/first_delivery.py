@@ -24,7 +24,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDelivery:
-    """The first delivery that arrived while somebody waited for it.
+    """The delivery that arrived first after somebody began to wait for deliveries.
 
     unknown    whether the delivery was sent to a source name that is not configured
     diagnoses  each mistake that would explain why the delivery was refused

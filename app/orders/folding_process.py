@@ -84,10 +84,11 @@ class FoldingProcess(PeriodicTask):
     ) -> None:
         """Store the functions to call, and the settings for a child.
 
-        waiting   a function that returns how many accepted deliveries are not read yet
-        leave     a function that is called with True when the child starts to fold and seal instead
-                  of the reading process, and with False when the child no longer does
-        failed    a function that is called with the reason when the database's disk has failed
+        waiting   function that returns the number of accepted deliveries that are not read yet
+        leave     function that is called with True when the child begins to fold and seal, so that
+                  the reading process stops doing so. It is called with False when the child ends
+                  this work
+        failed    function that is called with the reason when the database's disk has failed
         settings  the settings for the child
         """
         super().__init__(self._look, component="the second process", rest=lambda done: self._rest_s)

@@ -85,7 +85,7 @@ _HEADS: Final = (
 class Notification:
     """A notification that a process has leased.
 
-    since  the start of the period after which the service gives the notification up
+    since  the time from which the service counts how long it has tried in vain
     tries  the number of earlier attempts to send the notification
     until  the end of the lease; a later result is ignored
     """

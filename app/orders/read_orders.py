@@ -430,7 +430,7 @@ def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocu
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON values, with the shop's facts as of now."""
+    """Return rows of a list as JSON values. They include the present facts from the shop."""
     async with context.database.reading() as connection:
         facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]

@@ -72,9 +72,9 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return pairs of a reference and a source. The references are those of the order and of its
-    payments. A message names the order if it has the reference and is from this source. If the
-    source is None, messages of every source are searched."""
+    """Return the references of the order and of its payments, each with a source. A message names
+    the order if it has such a reference and is from the reference's source. If the source is None,
+    the message may be from any source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:

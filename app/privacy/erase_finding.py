@@ -616,8 +616,8 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return deliveries that must be kept, because the same body brought an event that is still
-        unread. That event can only be read from the whole body.
+        """Return deliveries that must be kept for the sake of an unread event. The same body
+        brought both, and the unread event can only be read from the whole body.
 
         brought  orders and stray deliveries, each with the deliveries whose bodies would be deleted
         going    stray deliveries that will be deleted, so that no event in them needs to be read

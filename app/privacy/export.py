@@ -103,11 +103,11 @@ async def export(
 ) -> Exported:
     """Return a copy for the person, and record it in the trail.
 
-    approved  the approved proposal, for an operator with a session or token of their own; its
-              reason says how the person's identity was checked
+    approved  the approved proposal, if the operator uses a session or a token of their own. The
+              proposal's reason says how the person's identity was checked
 
     Raise UsageError for a person who may not take the copy, for unsuitable arguments and for too
-    much data; NotFoundError if nothing is stored.
+    much data. Raise NotFoundError if nothing is stored.
     """
     await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
@@ -149,8 +149,8 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Return the statement on how the person's identity was checked, in a form that may be kept in
-    the trail."""
+    """Check the operator's statement on how the person's identity was checked. Return the statement
+    as the trail may keep it."""
     if not identity.strip():
         raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)

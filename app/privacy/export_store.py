@@ -72,9 +72,12 @@ async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, 
 async def values_in(
     connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
 ) -> set[str]:
-    """Return values of one column from rows in which the column `where` has one of `values`.
+    """Return the values of one column from selected rows of its table.
 
-    place  the column to return, as `table.column`"""
+    place   the column to return, as `table.column`
+    where   the column by which rows are selected
+    values  the values of that column in the selected rows
+    """
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)
     rows = await select_in(connection, sql=sql, values=sorted(values))

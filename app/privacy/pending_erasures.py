@@ -97,7 +97,8 @@ class PendingErasures:
 def _look(
     connection: PlainConnection, now: Instant
 ) -> tuple[list[erase_store.PendingLine], list[RestrictionRow], Instant | None]:
-    """Return the pending lines, the restrictions to judge, and the time of the next judgement."""
+    """Return the pending lines, the restrictions that are due for a new decision, and the time of
+    the next decision."""
     due = restriction_store.due_restrictions(connection, now, limit=AT_ONCE)
     _, _, look_at = restriction_store.restriction_totals(connection)
     return erase_store.pending_lines(connection), due, look_at

@@ -163,8 +163,8 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return the result of one erasure by place, in the order of the list. Places are left out if
-    the erasure neither erased nor kept a row there.
+    """Return the result of one erasure for each place, in the order of the list. A place is left
+    out if none of its rows was erased or had to be kept.
 
     holding  keys of the rows that hold the number, by place
     going    keys of the rows that are erased, by table

@@ -20,7 +20,7 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """An order's ledger in the form for reconciliation, with the keys by which order books and
+    """An order's ledger as reconciliation needs it. The keys are those by which order books and
     statements are matched. A cache, explained in `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
@@ -234,9 +234,9 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """A time span. It is either covered by the files of a source, bank account or order book, or it
-    is a declared span that a person withdrew. For a bank file, the row also has the format, and the
-    first and last day that the file covers or has bookings for. Append-only;
+    """A time span that the files of a source, bank account or order book cover. If `withdraws` is
+    set, the row withdraws an earlier declaration. For a bank file, the row also has the format, and
+    the first and last day that the file covers or has bookings for. Append-only;
     `finance/coverage_store.py` explains the table."""
 
     __tablename__ = "coverage"

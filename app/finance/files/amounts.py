@@ -214,8 +214,8 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for other number formats. Formats with the same thousands separator as
-        this parser come first."""
+        """Return parsers for all number formats. Formats with this parser's thousands separator
+        come first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

@@ -426,7 +426,7 @@ def read_mapping(
 ) -> FileMapping:
     """Parse the content of a mapping file. Raises UsageError that lists all mistakes.
 
-    name    the file's name in mistakes
+    name    name of the file in the sentences about mistakes
     beside  keys given outside the file, such as its encoding; they replace the file's keys
     """
     return mapping_of(mapping_values(content, fields, name=name, beside=beside))

@@ -137,8 +137,9 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add two cells to each row: the order that the row's texts name, and a text. If no order is
-    named, the text says what the row is about; otherwise it is empty."""
+    """Add two cells to each row. The first cell is the order that the row's texts name. If they
+    name no order, the second cell says what the row is about; otherwise the second cell is empty.
+    """
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
