@@ -71,14 +71,14 @@ _KEYS: Final = (
     'SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
     "WHERE events.order_key IS NULL AND {counts} AND {of_source} "
     "AND (events.shop IS NULL OR events.shop <> 'other') "
-    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
-    "WHERE events.shop = 'unstated' AND events.order_key IS NOT NULL AND {counts} AND {of_source} "
-    "AND NOT EXISTS (SELECT 1 FROM events AS stating WHERE stating.order_key = events.order_key "
-    "AND stating.source = events.source AND stating.payment = events.payment "
-    "AND stating.shop = 'ours') "
-    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
-    "WHERE events.agreement IS NOT NULL AND events.order_key IS NOT NULL AND {counts} "
-    "AND {of_source} AND EXISTS (SELECT 1 FROM events AS earlier "
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
+    "FROM {unstated} WHERE events.shop = 'unstated' AND events.order_key IS NOT NULL AND {counts} "
+    "AND {of_source} AND NOT EXISTS (SELECT 1 FROM events AS stating "
+    "WHERE stating.order_key = events.order_key AND stating.source = events.source "
+    "AND stating.payment = events.payment AND stating.shop = 'ours') "
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
+    "FROM {agreed} WHERE events.agreement IS NOT NULL AND events.order_key IS NOT NULL "
+    "AND {counts} AND {of_source} AND EXISTS (SELECT 1 FROM events AS earlier "
     "WHERE earlier.agreement = events.agreement AND earlier.source = events.source "
     "AND earlier.order_key = events.order_key AND earlier.payment <> events.payment) "
     'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
@@ -88,8 +88,8 @@ _KEYS: Final = (
     "AND events.source = records.source AND {reference} = links.reference "
     "AND {last} AND records.reason IS NOT NULL AND events.order_ref IS NULL "
     "AND {counts} AND {of_source} "
-    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number FROM events '
-    "WHERE {alone} AND {counts} AND {of_source}"
+    'UNION ALL SELECT events.source, {reference} AS reference, events."row" AS number '
+    "FROM {standalone} WHERE {alone} AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
 """SQL for payments without an order.
@@ -108,8 +108,21 @@ _SHARED: Final = {
     "last": _LAST,
     "alone": _ALONE,
 }
-_ALL_KEYS: Final = statement(_KEYS, **_SHARED, of_source="1 = 1")
-_KEYS_OF_SOURCE: Final = statement(_KEYS, **_SHARED, of_source="events.source = ?")
+_INDEXES: Final = {
+    "unstated": "ix_events_of_unknown_shops",
+    "agreed": "ix_events_agreement",
+    "standalone": "ix_events_standalone",
+}
+"""Indexes that SQLite must be told to use: it has no statistics, and would read the events of all
+orders."""
+
+
+def _keys(of_source: str, *, dialect: str) -> str:
+    found = {
+        name: f"events INDEXED BY {index}" if dialect == "sqlite" else "events"
+        for name, index in _INDEXES.items()
+    }
+    return statement(_KEYS, **_SHARED, **found, of_source=of_source)
 
 
 def unplaced_keys(
@@ -120,10 +133,9 @@ def unplaced_keys(
 
     after  number of an event; only payments whose first event has a larger number are returned
     """
-    if source is None:
-        rows = connection.ask(_ALL_KEYS, (after, limit))
-    else:
-        rows = connection.ask(_KEYS_OF_SOURCE, (*[source] * 5, after, limit))
+    of_source, sources = ("1 = 1", []) if source is None else ("events.source = ?", [source] * 5)
+    sql = _keys(of_source, dialect=connection.dialect)
+    rows = connection.ask(sql, (*sources, after, limit))
     return [(PaymentKey(row[0], row[1]), row[2]) for row in rows]
 
 

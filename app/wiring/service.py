@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import httpx2
 
@@ -55,6 +55,10 @@ from app.wiring.worker import (
     watching_server,
     working_parts,
 )
+
+LOOK_AFTER_S: Final = 10.0
+"""Seconds from the start until a large database file is checked. The check would delay the reading
+of deliveries that a crash has left unread."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -267,8 +271,14 @@ class Service:
         return asyncio.create_task(self._supervise(name, work))
 
     async def _look(self) -> None:
-        if not self.inbox.database.looked:
-            await self.inbox.database.look(until=self.context.signals.closing)
+        closing = self.context.signals.closing
+        if self.inbox.database.looked:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AFTER_S):
+                await closing.wait()
+        if not closing.is_set():
+            await self.inbox.database.look(until=closing)
 
     async def _run_queue(self) -> None:
         self._journal_alive = True

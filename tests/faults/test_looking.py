@@ -18,6 +18,7 @@ WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) S
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.database.database.LOOKED_AT_FIRST", 0)
     monkeypatch.setattr("app.receiving.inbox_file_store.LOOKED_AT_FIRST", -1)
+    monkeypatch.setattr("app.wiring.service.LOOK_AFTER_S", 0)
 
 
 async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Path) -> None:
@@ -32,6 +33,19 @@ async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Pat
         assert (await driver.client.get("/readyz")).status_code == 503
         (reason,) = driver.service.broken
         assert "nothing more is acknowledged" in reason
+
+
+async def test_a_look_waits_until_the_start_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would delay the reading of what a crash has left."""
+    monkeypatch.setattr("app.wiring.service.LOOK_AFTER_S", 600)
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1"))
+    damage(tmp_path / "t.db")
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await asyncio.sleep(0.5)
+    assert driver.service.broken == []
 
 
 @pytest.mark.usefixtures("database_in_threads")

@@ -86,6 +86,29 @@ async def test_payments_are_folded_in_batches_whose_keys_are_read_once(
     assert reads == [3, 3]
 
 
+@pytest.mark.parametrize("source", [None, "shop"])
+async def test_events_of_orders_are_not_read_to_find_payments_without_one(
+    driver: Driver, source: str | None
+) -> None:
+    """The watchdog asks every few seconds, and most events are of orders."""
+
+    def planned(connection: PlainConnection) -> str:
+        class Explaining:
+            dialect, plans = connection.dialect, ""
+
+            def ask(self, sql: str, values: Any) -> list[Any]:
+                self.plans += str(connection.ask(f"EXPLAIN QUERY PLAN {sql}", values))
+                return []
+
+        explaining: Any = Explaining()
+        unplaced_keys(explaining, source=source, after=0, limit=9)
+        return str(explaining.plans)
+
+    plan = await driver.context.database.on_snapshot(planned)
+    assert "USING INDEX ix_events_standalone" in plan
+    assert "ix_events_order_key (order_key>?)" not in plan
+
+
 @pytest.fixture
 async def by_references(tmp_path: Path) -> AsyncIterator[Driver]:
     settings: dict[str, Any] = {"SOURCES__SHOP__LINK_BY": "references"}
