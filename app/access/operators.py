@@ -291,7 +291,10 @@ def author_of_token(name: str) -> str:
 
 
 def author_of_import(number: int) -> str:
-    """Return the author of facts from the imported file with this number."""
+    """Return the author to store with facts that an imported file states.
+
+    number  number of the import
+    """
     return f"import:{number}"
 
 
@@ -312,8 +315,8 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author of facts stated by a command: the acting operator, or else the machine's
-    owner. Raise UsageError if `by` names no active operator."""
+    """Return the author to store with facts that a command states. This is the acting operator, or
+    otherwise the machine's owner. Raise UsageError if `by` names no active operator."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)

@@ -112,24 +112,25 @@ class ProposalKind:
     title    a heading
     action   the permission that both persons' roles need
     proposing  the permission that the proposer's role needs, if it differs from `action`
-    subject_state  returns a text that describes the present state of the subject. If the text is
-                   equal later, nothing has changed that matters to the second person. Raises
-                   NotFoundError or UsageError for an unknown subject
-    perform  carries out the act in the name of `Agreed.who`. It calls `agree` exactly once, as the
-             first step of the transaction that writes. Raises UsageError if the act is impossible;
-             the proposal then still waits
+    subject_state  function that returns a text on the present state of the subject. If it later
+                   returns the same text, nothing has changed that matters to the second person. It
+                   raises NotFoundError or UsageError for an unknown subject
+    perform  function that carries out the act in the name of `Agreed.who`. It calls `agree` exactly
+             once, as the first step of the transaction that writes. It raises UsageError if the act
+             is impossible; the proposal then still waits
     takes_long  whether `perform` may take minutes. If so, the receiver of webhooks never runs it
     for_good    whether the act is irreversible. If so, the approver must type their password again
-    where       returns the list and the item whose page shows the subject, such as ("orders",
-                "ORD-1"); returns None if no page shows the subject
-    particulars  headings of those members of `given` that the sentence omits
-    tables      headings of those members of `given` that are rows of a table, as JSON. Each row has
+    where       function that returns the list and the item whose page shows the subject, such as
+                ("orders", "ORD-1"); it returns None if no page shows the subject
+    particulars  headings of the members of `given` that the sentence omits
+    tables      headings of the members of `given` that are rows of a table, as JSON. Each row has
                 four cells: the thing that changes, its old value, its new value, and a note
-    unfinished  returns a sentence if the act was begun but not finished, and None otherwise. The
-                sentence names the command that finishes the act. Omitted if the act is one
-                transaction
+    unfinished  function that returns a sentence if the act was begun but not finished, and None
+                otherwise. The sentence names the command that finishes the act. This function is
+                omitted if the act is one transaction
     typed       heading of a value that the approver types again, because no proposal may store it
-    must_fit    raises UsageError if the approver typed another value than was proposed
+    must_fit    function that raises UsageError if the approver typed another value than the
+                proposer
     open_for    time after the approval in which the proposer alone may carry out the act; None if
                 the approval carries it out
     """
@@ -167,8 +168,9 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError if this person may not carry out an approved act now. The error says what
-    the person can do instead."""
+    """Raise UsageError unless this person may now see the result of an approved proposal. Only the
+    person who made the proposal may, and only for some time. The error says what the person can do
+    instead."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -407,7 +409,7 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. Raise the same errors as `approve`."""
+        """Reject a proposal. The errors are those of `approve`."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)

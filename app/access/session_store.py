@@ -417,7 +417,8 @@ async def end_everything(connection: AsyncConnection) -> None:
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End sessions and invitations that a fast clock dated later than `after`."""
+    """End sessions and invitations whose dates are later than `after`, because a fast clock wrote
+    these dates."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)

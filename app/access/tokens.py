@@ -270,7 +270,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of a personal token. Raise TokenNotInForce if they are disabled."""
+    """Return the owner of a personal token. Raise TokenNotInForce if the owner is disabled."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")
@@ -288,7 +288,7 @@ def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return active tokens that expire within ENDS_SOON. The first to expire comes first."""
+    """Return active tokens that expire within ENDS_SOON, sorted by their expiry."""
     now = context.clock.now()
     return sorted(
         (

@@ -88,11 +88,12 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links for an operation that returns a list. The links lead to operations on
-    one item of the list.
+    """Return OpenAPI links from an operation that returns a list to operations on one item of the
+    list.
 
-    place       JSON pointer to the id of the first item in the list's answer
-    parameters  operation ids, each with the name of the parameter that takes the item's id
+    place       JSON pointer into the list's answer: the place of the first item's id
+    parameters  name of the parameter that takes the item's id, by the id of the operation that has
+                it
     """
     return {
         operation: {

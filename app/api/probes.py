@@ -46,10 +46,10 @@ def _moments(
 class Probes:
     """The endpoints /livez, /readyz and /metrics.
 
-    reasons          returns the names of this process's tasks that are not working
-    read_elsewhere   whether separately started processes read the deliveries
+    reasons          function that returns the names of this process's tasks that are not working
+    read_elsewhere   function that returns whether separately started processes read the deliveries
     certificate      monitor of the public URL's certificate, or None
-    checkout_denied  returns why no payment can be started, or None
+    checkout_denied  function that returns why no payment can be started, or None
     name             name by which `doctor` recognizes the service
     """
 

@@ -255,7 +255,7 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
 
 
 def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
-    """Build the periodic task that sends due requests again."""
+    """Build the task that regularly repeats requests without a clear answer when they are due."""
 
     async def release_held() -> None:
         """Release rows that this process had claimed before it was restarted.

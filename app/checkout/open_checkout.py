@@ -356,8 +356,9 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result of an answer. Return None if the stored records say more than the answer, so
-    that the result must be built from the records."""
+    """Build the result of a checkout from the service's answer. Return None if the stored records
+    are more recent or more certain than the answer. The caller must then build the result from the
+    records."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session

@@ -137,7 +137,7 @@ _FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]
 
 
 async def do_add_rule(view: View, reason: str) -> str:
-    """Add the rule to the current rules, and preview the effect."""
+    """Add the rule in the form to the saved rules, and preview the effect."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     toml = "" if saved is None else saved.toml
@@ -286,7 +286,8 @@ async def do_preview_rules(view: View, reason: str) -> str:
 
 
 async def _tried(view: View, rules: str) -> str:
-    """Preview rules in a process with a time limit. Return the preview's address."""
+    """Start a job that previews rules in a process with a time limit. Return the address of the
+    preview's page."""
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = await view.job("preview", view.person.name, work=work, mark=mark)

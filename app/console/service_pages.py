@@ -234,7 +234,8 @@ MOST_AGAIN: Final = 1_000
 
 
 async def _untaken(view: View) -> list[int]:
-    """Return the numbers of the notifications that the form selects by state or order."""
+    """Return the numbers of all notifications that have the state or the order in the form. Raise
+    UsageError if the form has neither."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("give a state or an order, to choose the list")

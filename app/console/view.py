@@ -397,11 +397,11 @@ class Act:
     """An action, with a form at `/do/<name>`. The name is that of the function `do`, without its
     prefix `do_`.
 
-    permission  action that a role must be allowed to take; for an action that changes nothing, the
+    permission  permission that a person's role needs; for an action that changes nothing, the
                 permission to read
-    ask         returns the form; raises the same errors as a page's `load`
-    do          takes the action with the reason and `view.given`. Returns the address of the page
-                with the result, a result to show at once, or a download
+    ask         function that returns the form; it raises the same errors as a page's `load`
+    do          function that takes the action with the reason and `view.given`. It returns the
+                address of the page with the result, a result to show at once, or a download
     button      text of the form's button. If empty, the text is the verb of the title, such as "Pin
                 it"
     done        sentence at the top of the page with the result

@@ -297,7 +297,8 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed, so that it acknowledges nothing more."""
+        """Tell the parent that the disk has failed. From then on, the parent must not acknowledge
+        any delivery."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return

@@ -51,8 +51,8 @@ class Job:
 
     problem  why the job failed; None if it has not failed
     result   what the work returned; None until the job has ended
-    mark     description of the state on which the result is based. If the state's description is
-             different later, the result is no longer valid
+    mark     text that describes the data from which the result was computed. If a later text
+             differs, the data have changed and the result is no longer valid
     """
 
     name: str

@@ -64,11 +64,11 @@ class Space:
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable if the free space is less than the low-water mark plus the
-        reserved bytes and `log_bytes`.
+        """Raise StoreUnavailable if too little disk space is free. There must be at least the
+        low-water mark, the reserved bytes and `log_bytes`.
 
-        log_bytes  excess length of the write-ahead log; the database file will grow by so many
-                   bytes
+        log_bytes  number of bytes by which the write-ahead log is too long, and by which the
+                   database file will grow
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()

@@ -183,7 +183,8 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """Build an attachment from its row, which includes the details."""
+    """Build an attachment from its row. The attachment's name, note, carrier and tracking number
+    come from the row's details."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})

@@ -490,7 +490,8 @@ OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 
 
 async def _text(content: bytes) -> str:
-    """Return the text to show for a file. Of a mail, show head, text and list of attachments."""
+    """Return the text to show for a file. For a mail, this is its head, its text and a list of its
+    attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

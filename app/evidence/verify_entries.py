@@ -184,8 +184,8 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its members. The name that the bundle states is not trusted,
-    because a bundle could state the same name for two leaves."""
+    """Compute a leaf's name from the other values in the leaf. The name that the bundle states is
+    not trusted, because a bundle could state one name for two leaves."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):

@@ -407,8 +407,8 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield the unproven parts that `verify.py` reports, except the parts that this program has
-    checked.
+    """Yield a sentence on each part of the bundle that is not proven. `verify.py` reports these
+    parts; parts that this program has checked are left out.
 
     passed     steps that have passed; `signature` only if the key is known to be the shop's
     left       number of leaves of a kept checkpoint of the bundle's log; 0 if there is none
@@ -602,7 +602,7 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept checkpoint belong to one log: the later
+    """Check that the bundle's checkpoint and the kept checkpoint belong to one log. The later
     checkpoint must extend the earlier checkpoint (RFC 9162, 2.1.4.2). If the bundle does not know
     the key that signed the kept checkpoint, the result is undecided. Only the verifying person can
     know whose key it is."""

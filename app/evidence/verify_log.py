@@ -559,7 +559,7 @@ class Names:
         return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def says_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Return whether a row's content or order differs from what was sealed."""
+        """Return whether a row contradicts its sealed leaf: its content or its order differs."""
         if "parts" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):

@@ -263,8 +263,10 @@ def bank_words(line: BankLine) -> str:
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line with its matches, using the cache `kept` as `booked_page` does. Raises
-    NotFoundError for an unknown id."""
+    """Return one bank line with its matches. Raises NotFoundError for an unknown id.
+
+    kept  cache of all matched lines; None to match the lines now
+    """
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 

@@ -156,7 +156,7 @@ async def last_import_at(connection: AsyncConnection) -> Instant:
 
 
 async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> None:
-    """Erase the phone numbers of these versions."""
+    """Erase the phone numbers in these versions of order-book lines."""
     for match_key, kind, since in lines:
         await connection.execute(
             text(

@@ -89,7 +89,7 @@ class Taken:
 
 
 class ImportFolder:
-    """The import folder as last checked.
+    """The import folder, and what the last check of it found.
 
     take  function that imports one file by `take_file`, usually in a child process
     """

@@ -74,7 +74,8 @@ class Ranges:
         return [process for process, _ in self._made]
 
     async def prepare(self, context: AppContext) -> None:
-        """Cut all keys into ranges while the processes start up."""
+        """Divide all keys into one range for each process. The processes may still be starting
+        meanwhile."""
         async with context.database.reading() as connection:
             count = await ledger_line_store.count_ledger_lines(connection)
             parts = len(self._made)

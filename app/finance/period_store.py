@@ -57,7 +57,7 @@ class PrintParts:
             self._deflate()
 
     def parts(self) -> Sequence[bytes]:
-        """Return the compressed parts of the written text."""
+        """Return the whole written text as compressed parts."""
         if self._rest or not self._parts:
             self._deflate()
         return self._parts

@@ -244,7 +244,8 @@ async def _alone(connection: Connection) -> None:
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment's state. Raises NotFoundError or UsageError if the act is not possible."""
+    """Return the payment's state before a person places the payment. Raises NotFoundError for an
+    unknown payment, and UsageError if its state does not allow the requested act."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named

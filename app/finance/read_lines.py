@@ -101,7 +101,8 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return one page of a few lines, sorted by id."""
+    """Sort all lines by id, and return one page of them. Use this only for a few lines, because all
+    of them are in memory."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None

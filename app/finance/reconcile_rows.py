@@ -133,7 +133,8 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield cached ledger lines as `flat_ledger_lines` does, with stale lines replaced."""
+    """Yield cached ledger lines in key order, in batches. Lines of stale orders are replaced by
+    their new lines from the overlay."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:

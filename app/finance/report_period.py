@@ -65,7 +65,8 @@ MONTHS_MAX: Final = 120
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raise UsageError for a period that is invalid, too long, or not over by now."""
+    """Raise UsageError for a period that is invalid or too long, or that had not begun at the
+    report's instant. Also raise it for an instant in the future."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -200,7 +201,8 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines. Only code that `in_step` runs may call this."""
+    """Yield every order with its statement lines. Call this only inside a function that `in_step`
+    runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))

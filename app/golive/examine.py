@@ -135,7 +135,8 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Return the paths of generated keys, by variable."""
+    """Return the paths of the keys that the program generates. Each path has the name of its
+    variable as key."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 

@@ -269,7 +269,8 @@ class _Stage:
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        """Start the payment again by asking the provider with the same key."""
+        """Start a payment a second time, and also ask the payment service again with the key of the
+        first start. The scenario passes if all answers name one session."""
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"

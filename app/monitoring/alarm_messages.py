@@ -119,8 +119,11 @@ class AlarmMessages:
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
     ) -> None:
-        """Prepare a sender. `ways` has channels by name, `post` or `mail`; `to` has the recipients
-        of mails."""
+        """Prepare a sender.
+
+        ways  channels by name, `post` or `mail`
+        to    recipients of mails
+        """
         self._context = context
         self._ways = ways
         self._to = to

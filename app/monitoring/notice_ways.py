@@ -48,7 +48,8 @@ class Notice(Protocol):
     def id(self) -> str: ...
 
     def body(self) -> bytes:
-        """Return `type`, `timestamp` and `data` for the POST, in the form of notifications."""
+        """Return the body of the POST: a JSON object with `type`, `timestamp` and `data`, as in
+        notifications to the shop."""
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage: ...
 

@@ -408,8 +408,8 @@ def of_alarm(name: str, alarm: Alarm) -> Check:
 
 
 def of_merchant() -> Check:
-    """State the one-merchant rule: orders of two shops with the same reference would be one
-    order."""
+    """Return a check result that states the rule of one merchant: an order reference means one
+    order at all sources. Two shops must not share references."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

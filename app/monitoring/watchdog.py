@@ -538,10 +538,10 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` may be due or over. Return False if it was checked
-        within AGAIN_S.
+        """Return whether the alarm `reader` must be checked again, because it should now be raised
+        or ended. Return False if this returned True within the last AGAIN_S.
 
-        oldest  when the oldest unread delivery arrived, which the receiver knows without the
+        oldest  when the oldest unread delivery arrived; the receiver knows this without the
                 database
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context

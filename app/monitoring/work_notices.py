@@ -53,8 +53,8 @@ ADDRESS_MAX: Final = 254
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """One task, `break_assigned` or `approval_waits`, with its sentence and the address of its
-    page."""
+    """A task of an operator, with its sentence and the address of its page. The kind is
+    `break_assigned` or `approval_waits`."""
 
     kind: Literal["break_assigned", "approval_waits"]
     subject: str

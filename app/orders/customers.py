@@ -128,7 +128,8 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return a delivery's body to an authorized person, and note that in the audit trail.
+    """Return a delivery's body to an authorized person. The audit trail records that the person has
+    seen it.
 
     The delivery may be accepted or refused. Raises UsageError if the person has no permission, the
     reason is missing, or the body is restricted or not stored. Raises NotFoundError for an unknown

@@ -106,7 +106,8 @@ class FoldingProcess(PeriodicTask):
         """True while a child folds and seals."""
 
     def tell(self) -> None:
-        """Notify the child that deliveries were read, or that the shop stated facts."""
+        """Tell the child process that it may have new orders to fold: deliveries were read, or the
+        shop stated facts."""
         tell_news(self._writer)
 
     def stop(self) -> None:

@@ -60,7 +60,8 @@ async def as_judged(
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders, with the holds that the fold worker would record next.
+    """Return the histories of these orders. They already contain the holds that the fold worker
+    would record in its next round.
 
     A hold because of new rules is dated just after the last publication.
     """

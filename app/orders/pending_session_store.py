@@ -40,7 +40,8 @@ class PendingSession:
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
-    """Store a request, unless it is stored already."""
+    """Store a request that waits for a clear answer. Change nothing if the request is stored
+    already."""
     connection.ask(
         "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
         "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",

@@ -93,9 +93,9 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """Return the last number of the feed; 0 if nothing was published.
+    """Return the last number of the feed; 0 if nothing was ever published.
 
-    Between a restore and the next revision, return the last number that the restore skipped.
+    A restore skips numbers. Until the next revision, return the last number that it skipped.
     """
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
@@ -119,7 +119,8 @@ async def go_on_from(connection: AsyncConnection, first: int) -> None:
 
 
 async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
-    """Return the last number before each restore and the first number after it, sorted."""
+    """Return the numbers at which restores have interrupted the feed, sorted. Each pair has the
+    last number before a restore and the first number after it."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_JUMP}%"}
     )

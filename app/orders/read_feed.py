@@ -44,8 +44,8 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of those revisions on a page that a later revision of their order
-    replaced.
+    """Return the numbers of the revisions on a page that are out of date, because their order has a
+    later revision.
 
     Without these numbers, a late reader would ship an order that was paid and then refunded.
     """

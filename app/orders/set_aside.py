@@ -120,7 +120,8 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
 
 
 async def release_left(context: AppContext) -> None:
-    """Release all orders whose deliveries are no longer set aside."""
+    """Release the orders that were held for deliveries that were set aside, if none of these
+    deliveries is set aside any more."""
     after, page = "", [""]
     while page:
         async with context.database.reading() as connection:

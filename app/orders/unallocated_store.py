@@ -376,7 +376,8 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Group deliveries that share payments or sessions, and return each key's group."""
+    """Return the group of deliveries of each payment key. A group has all deliveries that share
+    payments or sessions, directly or through each other."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)

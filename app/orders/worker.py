@@ -42,8 +42,8 @@ class FoldWorker:
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """Set up the worker.
 
-        beside  whether another process reads the inbox and has a backlog; if so, this worker pauses
-                longer between rounds
+        beside  whether another process reads the inbox and still has deliveries to read; if so,
+                this worker pauses longer between rounds
         """
         self._context = context
         self._beside = beside

@@ -79,9 +79,9 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest instant at which a claim can end. A worker that claims a due order moves
-    the order's due time to the end of the claim. If an order's due time is later than the returned
-    instant, the order is not claimed."""
+    """Return the latest instant at which a claim made by now can end. A worker that claims a due
+    order sets the order's due time to the end of the claim. So an order with a later due time is
+    not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 

@@ -498,7 +498,8 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge deliveries that belong to no ledger. Call this after the orders were judged."""
+        """Decide which deliveries outside all ledgers can be erased. Call this after the same
+        decision about orders."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)

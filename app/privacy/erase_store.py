@@ -230,7 +230,10 @@ async def published_reasons(
 
 
 async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:
-    """Return the deliveries that brought the events of these rows."""
+    """Return the ids of the deliveries that brought these events.
+
+    rows  keys of the events' rows
+    """
     sql = 'SELECT delivery_id FROM events WHERE "row" IN ({})'
     found = await select_in(connection, sql=sql, values=[each[0] for each in rows])
     return [row[0] for row in found]

@@ -263,7 +263,8 @@ async def files_of(
     *,
     attachments: bool,
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the files of the copy by name, and their counts. Raise UsageError for too much data.
+    """Return the content of the copy's files by file name. Also return the numbers of rows, orders
+    and unmasked files. Raise UsageError for too much data.
 
     attachments  whether to include attached PDFs and pictures, which cannot be masked
     """

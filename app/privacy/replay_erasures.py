@@ -319,7 +319,10 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Carry out lines of earlier erasures, and record the replay in the trail."""
+        """Repeat earlier erasures in this database, and note the repetition in the audit trail.
+
+        lines  the journal's lines of these erasures
+        """
         if not lines:
             return Replayed()
         await seal_unsealed(self.context)  # data must be sealed before it is emptied

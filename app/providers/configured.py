@@ -205,8 +205,8 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the members in the setting ONLY as locations. A path without a kind is a path in the
-    JSON body."""
+    """Return the setting ONLY with a full location in place of each member's path. A path without a
+    kind is a path in the body, which is a form or JSON."""
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member

@@ -183,7 +183,8 @@ class ReopeningRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """A part of a closing's report or journal as printed. `content` is deflated (zlib)."""
+    """A part of the report or journal that a closing stored in one format. `content` is deflated
+    (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT

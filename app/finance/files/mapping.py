@@ -95,7 +95,8 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """A field read from the first of several columns that is not empty in a row."""
+    """A field with several columns. In each row, the field's value comes from the first of these
+    columns that is not empty."""
 
     names: Sequence[str]
 

@@ -251,7 +251,8 @@ MAX_LINKED: Final = 200_000
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add to each refund the payment of its transaction, if the file has exactly one such payment.
+    """Yield all rows with a further cell: for a refund, the id of the payment with the same
+    transaction id. The cell is empty if the file does not have exactly one such payment.
 
     Refunds are yielded last: the export is sorted newest first, so payments follow their refunds.
     """

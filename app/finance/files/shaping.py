@@ -357,10 +357,10 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return, for each combined field, the function that computes its cells from the columns of
-    this heading. Raises the errors of `made_cells`.
+    """Return functions that compute the cells of combined fields, by field. Each function uses the
+    columns of this heading. Raises the errors of `made_cells`.
 
-    row  the heading's row in the file
+    row  number of the heading's row in the file
     """
     found = {
         name: made_cells(

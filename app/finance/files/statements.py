@@ -404,9 +404,9 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout. If a movement to or from the bank names no payout, the row's own
-    reference is used. For a failed withdrawal, the reference of the original withdrawal is used
-    instead."""
+    """Return the reference of each row's payout. A movement to or from the bank may name no payout.
+    The row's own reference is then used, or for a failed withdrawal the reference of the original
+    withdrawal."""
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [

@@ -456,9 +456,9 @@ _NOT_EXACT: Final = 2**53
 
 
 class XlsxTable:
-    """One sheet. Its heading is in a given row, or is found by `heading_in`.
+    """One sheet of a workbook. Its heading is in a given row, or is found by `heading_in`.
 
-    besides  notes on hidden rows, and on other sheets unless the caller named the sheet
+    besides  notes on hidden rows. If the caller did not name the sheet, also notes on other sheets
     """
 
     of_ours = False

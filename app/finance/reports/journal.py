@@ -333,9 +333,9 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Note the captured amount and the settled amount of a payment whose currency the provider
-        exchanged. An exchange consists of two successive transactions of the payment. So keep each
-        transaction until the next call."""
+        """Remember the captured amount and the settled amount of a payment whose currency the
+        provider exchanged. An exchange consists of two successive transactions of the payment. So
+        keep each transaction until the next call."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
