@@ -47,7 +47,8 @@ NextNumber = Annotated[Count | None, _NEXT]
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null and NotRequired, and its annotations from inside out."""
+    """Return a type, followed by its annotations, the innermost annotation first. The wrappers
+    NotRequired and `| None` are removed from the type."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])

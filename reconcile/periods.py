@@ -128,7 +128,8 @@ class Calendar:
     def month_at(self, instant: Instant) -> Month:
         """Return the open month of an instant. Raises ValueError for a closed month.
 
-        A closed month may have been counted in another zone; its closing states its bounds.
+        The days of a closed month may have been counted in another time zone. The closing of that
+        month states where the month begins and ends.
         """
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])

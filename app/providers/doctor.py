@@ -119,7 +119,7 @@ class Diagnosis:
     """One mistake that would explain why a request was refused.
 
     mistake   the mistake's name, a word from a fixed list
-    sentence  what is wrong, for people
+    sentence  a sentence for people that says what is wrong
     """
 
     mistake: str

@@ -47,8 +47,8 @@ class Example:
     """One documented event of a provider.
 
     event  the kind of the event, as the profile reads it
-    named  the provider's own name of the event, which `connect` tells people to subscribe to; empty
-           if the example does not contain the name
+    named  the provider's own name of the event. The command `connect` shows this name to people who
+           subscribe to events. Empty if the example does not contain the name
     """
 
     name: str
@@ -281,8 +281,8 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Return, for each field, the places in the example whose value decides the field. Places
-        that also decide the event's kind are left out."""
+        """Find the places in the example from which each field of an event is read. A place that
+        also decides the kind of the event is left out."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):

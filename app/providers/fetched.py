@@ -268,8 +268,8 @@ class AnswerReader:
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
         """Raise Unreadable if the answer belongs to the other environment.
 
-        A live instance also refuses an answer that states no environment. Such an answer may have
-        been given to a sandbox key, so that no real money was moved.
+        A live instance also refuses an answer that states no environment. The answer may be about
+        the sandbox, where no real money moves.
         """
         if self._environment is None or environment is None:
             return

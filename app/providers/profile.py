@@ -217,8 +217,9 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return what the shop must state about each payment. Return None if an event or the provider's
-    answer names the order, or if no event moves money."""
+    """Return an instruction that says which reference of each payment the shop must state. Return
+    None if the shop need not state any. This is so if an event or the provider's answer names the
+    order, and if no event moves money."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None

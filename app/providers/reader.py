@@ -129,9 +129,11 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return the field as a description, masked and with control characters escaped. Return
-        None without a text. Nothing depends on a description, so a bad one never makes an event
-        unreadable."""
+        """Return the field as a description for people. Possible phone numbers are masked, and
+        control characters are escaped.
+
+        Return None if the field has no text. A damaged description never makes an event unreadable.
+        """
         try:
             value = self.find(data)
         except reading.Unreadable:
@@ -178,13 +180,15 @@ class Price:
 
 
 class ShopMembers:
-    """Members in which a source's events state their account and their shop.
+    """Fields in which a source's events state their account and their shop.
 
     where      the locations of the account
-    accounts   our accounts; empty if the account is not checked. If empty and `connected` is true,
-               each event that names an account belongs to another shop
-    connected  whether events name only accounts other than the key's own, as in `AccountRule`
-    only       the members that the shop sets itself, each with the values that are ours
+    accounts   our accounts; empty if the account is not checked. If `accounts` is empty and
+               `connected`
+               is true, each event that names an account belongs to another shop
+    connected  whether events name an account only if it is not the account of the key (see
+               `AccountRule`)
+    only       the fields that the shop itself sets, each with the values that belong to us
     """
 
     __slots__ = ("_account", "_accounts", "_asks_account", "_connected", "_only")
@@ -345,8 +349,11 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
-        """Read only an event's account, shop and environment. Never raises. An unreadable body
-        counts as a body that names no account. `read` reports an unreadable environment."""
+        """Read the account, the shop and the environment of a body, and nothing else. Never raises.
+
+        If the source checks accounts, an unreadable body counts as a body of another account. An
+        unreadable environment is skipped here, and `read` reports it.
+        """
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS
         try:

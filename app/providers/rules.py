@@ -122,7 +122,7 @@ def mac(value: Any) -> str:
 
 
 def code(value: Any) -> str:
-    """Return the name of a module of `named/` that has particulars."""
+    """Validate the name of a module of `named/`. The module must define PARTICULARS."""
     if type(value) is str and kit.particulars(value):
         return value
     return one_of(kit.names_of("PARTICULARS"))(value)

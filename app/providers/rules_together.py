@@ -156,8 +156,8 @@ class Joins:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Describe the first two fields without a clear boundary; return None if all boundaries are
-        clear."""
+        """Name the first two neighbouring fields of the signed content whose boundary is ambiguous.
+        Return None if every boundary is clear."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -177,10 +177,10 @@ class Joins:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether the reference's value itself shows where the value ends.
+        """Return whether one can see in the value of a reference where the value ends.
 
-        A secret and a digest do this. The JSON document does this, too, because a document cannot
-        be the beginning of a longer document.
+        This is true for a secret and for a digest. It is also true for the JSON document, because a
+        document cannot be the beginning of a longer document.
         """
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH

@@ -28,8 +28,8 @@ Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRule:
-    """Section [setup]: facts that a person needs to connect the provider. An empty fact is
-    undocumented.
+    """Section [setup]: facts that a person needs to connect the provider. A fact is empty if the
+    provider does not document it.
 
     where        the provider's page on which the address is registered
     secret       what the source's secret is, and where the provider shows it

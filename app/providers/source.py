@@ -306,8 +306,9 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Return whether a verified request surely comes from the provider. That is not so if the
-        provider signs nothing, or if the source's events never count by themselves."""
+        """Return whether a verified request surely comes from the provider. The request may come
+        from somebody else if the provider signs nothing, or if each event of the source must be
+        confirmed."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
@@ -353,8 +354,8 @@ class Source:
         """Return the headers with which the provider would send `body`, signed with the newest
         secret.
 
-        Raises ValueError for an id that no provider's request could have. Raises ConfigurationError
-        if the profile's signature is in the body or the address: use `signed` then.
+        Raises ValueError for an id that cannot occur in a request. Raises ConfigurationError if the
+        profile puts the signature into the body or the address. For such a profile, call `signed`.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:

@@ -90,11 +90,11 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Set these events due for a question to their provider at once. If an event is already
-    waiting, its pauses start again.
+    """Make these events due now, so that their provider is asked about them. If an event already
+    waits, its pauses start again.
 
-    Each event joins the end of its lane. Its turn comes after the last waiting event of the lane,
-    and never before the turn that is next among all lanes. So a sender of many events waits for
+    Each event is the last one of its lane. The event is asked about after the last waiting event of
+    the lane, but not earlier than the next event of all lanes. So a sender of many events waits for
     other senders, and new senders do not overtake for long.
 
     An event that names a known reference uses that reference's lane. These lanes have numbers above

@@ -314,7 +314,8 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes; None if it or its body is not stored under this id."""
+    """Return one delivery with its bytes. Return None if no delivery with a body is stored under
+    this id."""
     row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 

@@ -15,10 +15,10 @@ from app.receiving.refusal_store import Rejection, find_rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """A refused delivery, why it was refused, and every known mistake that would explain the
-    refusal.
+    """A refused delivery, with the reason of its refusal. `diagnoses` has every known mistake that
+    would explain the refusal.
 
-    unexplained  what else to check if `diagnoses` is empty; else None
+    unexplained  sentence on what a person should check, if `diagnoses` is empty; else None
     """
 
     rejection: Rejection

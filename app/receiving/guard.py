@@ -323,7 +323,8 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close after an answer. A sender still sending its body gets time to read the answer."""
+        """Close the connection after an answer. If the sender is still sending its body, the sender
+        first gets time to read the answer."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return

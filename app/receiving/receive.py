@@ -136,7 +136,8 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return the private headers of all sources: the right token may come in a wrong header."""
+        """Return the private headers of all sources. A token of one source may arrive in a private
+        header of another source."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
@@ -205,7 +206,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
 
 
 def _is_long(body: bytes) -> bool:
-    """Return whether an unsigned body is longer than any callback."""
+    """Return whether an unsigned body is too long. No genuine callback is as long."""
     return len(body) > MAX_UNSIGNED_BYTES or body.count(b",") >= MAX_UNSIGNED_VALUES
 
 

@@ -70,9 +70,11 @@ class RestrictionDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """One restricted thing.
+    """One restricted item, such as an order, a delivery or a bank line.
 
-    until  when the restriction ends; None if it ends with its reason, which is checked daily
+    until  when the restriction ends; None if the end is not known. In that case, a daily check
+           looks
+           whether the reason still exists
     why    a key of REASONS
     """
 

@@ -69,8 +69,13 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Judge all rejections in the ring once, oldest first. `only` names one source; None means all.
-    Raises ConfigurationError if the source is not configured, UsageError without permission."""
+    """Judge all rejections in the ring once, oldest first.
+
+    Raises ConfigurationError if the source is not configured. Raises UsageError if the person lacks
+    permission.
+
+    only  name of the only source to judge; None for all sources
+    """
     if only is not None and only not in context.sources:
         raise ConfigurationError(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source with this name is configured"]

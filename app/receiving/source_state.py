@@ -240,8 +240,10 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states, with an explanation for each refusing source. It is the signature
-    doctor's finding on the latest refused delivery: the first known mistake, or else what to check.
+    """Return the source states. The state of each refusing source gets an explanation.
+
+    The signature doctor examines the latest refused delivery. The explanation is the first known
+    mistake that the doctor finds. If the doctor finds none, the explanation says what to check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

@@ -64,8 +64,8 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     """Return an arrival for each event of an accepted request, in order. If an event cannot be
     read, its arrival has the reason instead.
 
-    No accepted request is refused here: if it no longer fits the profile or the sources because
-    they have changed, it is unreadable.
+    This function never refuses a request that was accepted. The profile or the sources may have
+    changed since then. A request that no longer fits them counts as unreadable.
 
     source  configured source of the request; None if it is no longer configured
     """

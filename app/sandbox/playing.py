@@ -67,8 +67,9 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Read a script. Raises UsageError for a file that is not a script, and ConfigurationError if a
-    source's profile signs with another kind of key than the sandbox."""
+    """Read a script. Raises UsageError for a file that is not a script. Raises ConfigurationError
+    if the sandbox cannot sign for a source, because the source's profile needs another kind of key.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)

@@ -78,7 +78,7 @@ dispute. A session ties events, too: its link has None in place of the refund.""
 
 @dataclass(slots=True)
 class SessionFile:
-    """Records about one logical payment, that is, one idempotency key."""
+    """The records about one logical payment. They all have the same idempotency key."""
 
     requested: Record | None = None
     opened: Record | None = None
@@ -714,9 +714,12 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Return whether a coarse event that fits none of several attempts can be skipped. It can be
-    skipped if it states neither a final result nor refunded money. It can also be skipped if its
-    captured amount is the sum of the attempts' captures."""
+    """Return whether a coarse event that fits no single attempt brings no new information. This is
+    so in each of these cases:
+
+    - the event states neither a final result nor refunded money
+    - its captured amount is the sum of the captures of the attempts
+    """
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
     if event.claim in SAYS_NOTHING_FINAL:

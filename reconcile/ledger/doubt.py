@@ -33,10 +33,12 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return the reasons for doubt of every payment, in the order of the checks.
+    """Return why payments are in doubt. Each payment has its own reasons, in the order in which the
+    checks find them.
 
-    price, priced_by  price of the order if all statements agree, and the ids that state the price
-    unpriced          payments that match no price; see `held_to_prices`
+    price      price of the order if all statements agree
+    priced_by  ids of the statements of the price
+    unpriced   payments that fit no price; see `held_to_prices`
     """
     doubts: Doubts = {}
     for group in bodies:

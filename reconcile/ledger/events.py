@@ -114,9 +114,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One statement about a payment's position, from an answer that was fetched from the provider.
+    """What one answer of the provider says about the position of a payment. The answer was fetched
+    from the provider.
 
-    member     what the statement is about, such as a captured sum or a single refund
+    member     subject of the statement, such as the captured sum or a single refund
     reference  reference of a single refund or chargeback
     at         date that the provider gave
     """

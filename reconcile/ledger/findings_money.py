@@ -142,7 +142,7 @@ def _surplus(judgement: outcome.Judgement, expected: Money) -> Finding:
 
 
 def _mismatch(code: FindingCode, judgement: outcome.Judgement, captured: list[Movement]) -> Finding:
-    """Return a finding that the captures differ from the price."""
+    """Build the finding that the captured money differs from the price."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     facts += [("expected", money) for money in expected.stated]
@@ -282,8 +282,8 @@ def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find reversals whose stated amount fits neither the payment nor a capture:
-    `reversal_amount_mismatch`."""
+    """Report each reversal whose stated amount differs from its payment and from every capture. The
+    code of the finding is `reversal_amount_mismatch`."""
     return [
         Finding(
             code="reversal_amount_mismatch",

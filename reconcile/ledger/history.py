@@ -60,8 +60,8 @@ class History:
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return the history in which each misdated delivery or record has the instant at which the
-        clock was corrected. This undoes `as_stored`."""
+        """Return a copy of the history with corrected instants for misdated deliveries and records.
+        The corrected instant is when the clock was set right. This method undoes `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:
@@ -70,7 +70,9 @@ class History:
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
         """Return the history with new instants for some deliveries and records.
 
-        moves  ids with their new instants; if an id has several, the earliest counts
+        moves  pairs of an id and its new instant. If an id occurs several times, the earliest
+               instant
+               counts
         """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:

@@ -49,7 +49,12 @@ Names in `_at` hold an Instant, names in `_us` a Duration."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Reason for a conclusion: a code, the ids of events and records it rests on, and facts."""
+    """Reason for a conclusion.
+
+    code   name of the reason
+    cites  ids of the events and records that prove the reason
+    facts  amounts, instants and texts that the sentence of the reason names
+    """
 
     code: str
     cites: tuple[str, ...]
@@ -193,15 +198,18 @@ class Ledger:
     balances          balance of each currency, sorted by currency code
     held              amount in the order's currency that was captured, less returns and open
                       disputes; None if no money moved
-    owed              amount in the order's currency that must be given back; None if no money must
-                      be. It is the surplus, or after a cancellation everything held. It includes
-                      amounts that refunds under way will return
+    owed              amount in the order's currency that must be given back, including amounts that
+                      refunds under way will return. It is the surplus. If the order was canceled,
+                        it is
+                      the whole held amount. None if nothing is owed
     returning         part of `owed` that refunds under way will return; None if there is no such
                       part
-    returning_more    whether a refund under way states no amount, so that more of `owed` may return
+    returning_more    whether a refund under way states no amount, so that it may return more of
+                      `owed`
     on_top            part of `held` that is on top of the price, by kind
     came_on_top       amount that came on top of the price, by kind. Some of it may have gone back
-    discount          amount that provider discounts took off the price in `expected`; None if none
+    discount          amount that provider discounts took off the price in `expected`; None if there
+                      were no such discounts
     movements         movements from which the entries were made
     reasons           reasons for the outcome, the deciding reason first
     withheld          reasons not to fulfill a paid order; empty for other orders

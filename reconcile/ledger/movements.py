@@ -348,9 +348,9 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return the refund and its reversal as two movements, if only answers of the provider
-        report that the refund failed. The two movements cancel out. Return nothing in all other
-        cases."""
+        """Return two movements that cancel each other out: the refund and its reversal. Do so if
+        the failure of the refund is known only from the provider's answers. Otherwise return an
+        empty list."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -628,8 +628,8 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build one dispute from its events. The last event decides the state of the dispute. But a win
-    after a loss counts only if the provider dates both."""
+    """Build one dispute from its events. The last event decides the state of the dispute. There is
+    one exception: a win after a loss counts only if the provider dates both events."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]

@@ -47,8 +47,8 @@ class Counted:
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount that this payment brought on top of the price, as if no other payment
-        paid a part of the price."""
+        """Return the amount on top of the price that this payment brought for certain. The price is
+        compared with this payment alone."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 

@@ -480,9 +480,13 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if payments are in doubt. Also decide `unresolved` if a payment returned
-    more than it brought, and the order would be paid without that excess. Return None in all other
-    cases."""
+    """Return the decision `unresolved` in two cases, and None in all others:
+
+    - payments are in doubt
+    - a payment returned more money than was captured on it, and the order would count as paid if
+      that
+      excess had not gone back
+    """
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -583,7 +587,8 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Decide an order whose disputes are known but whose captures are not."""
+    """Decide an order for which no capture is known, but a dispute is. Return None if a capture is
+    known."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]

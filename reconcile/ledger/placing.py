@@ -130,8 +130,8 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids of events that name this order, if the payment's events name several
-        orders. Return an empty tuple otherwise."""
+        """Return the ids of the events that name this order. Return an empty tuple unless other
+        events of the same payment name another order."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 

@@ -568,7 +568,7 @@ def _count(finding: Finding) -> int:
 
 
 def _with_more(sentence: str, finding: Finding) -> str:
-    """Add to the sentence of the first finding how many similar ones there are."""
+    """Append to the sentence how many further findings are like this one."""
     more = _count(finding) - 1
     if not sentence or not more or finding.code in MANY:
         return sentence

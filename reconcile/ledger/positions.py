@@ -125,11 +125,11 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return one step of a sum for each version that states the sum. If one version states
-        several amounts, take the greatest.
+        """Return the steps of a sum: one amount for each version of the payment in which answers
+        state the sum. If several amounts are stated for one version, the greatest one counts.
 
-        An answer may lack a version or a payment. The money in such an answer may belong to another
-        payment. So a complete answer never takes back that money.
+        Some answers lack a version or a payment. Their money may belong to another payment. So an
+        answer that has both never lowers the sum below the amount of such an answer.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:

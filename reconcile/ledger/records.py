@@ -85,7 +85,7 @@ RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tender:
-    """A part of the price that is paid otherwise, such as `gift_card` or `store_credit`."""
+    """A part of the price that no provider receives, such as `gift_card` or `store_credit`."""
 
     kind: str
     money: Money
@@ -93,10 +93,11 @@ class Tender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact from the merchant's side.
+    """One fact from the merchant's side. The words in brackets are the kinds of records to which a
+    meaning applies.
 
-    recorded_at  when it was stored here
-    at           when it happened, according to the merchant
+    recorded_at  when the record was stored here
+    at           when the fact happened, according to the merchant
     money        price of the whole order (order_placed, session_requested); expected amount of the
                  payments of a session (reference_named); amount of a payment that a statement line
                  proves, if the provider's answer states none (payment_assigned)
@@ -106,19 +107,21 @@ class Record:
     session      the provider's reference of the session
     payment      the provider's reference of the payment (reference_named, payment_assigned,
                  payment_dismissed)
-    expires_at   expiry of the session, if the provider gave one; the wrong instant that was stored
+    expires_at   expiry of the session, if the provider gave one; the wrong instant before the
+                 correction
                  (redated)
     reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
                  (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
                  (finding_accepted); a DismissedAs (payment_dismissed)
-    author       who stated it, such as `token:shop` or `import:3`; None if not noted
+    author       who stated the fact, such as `token:shop` or `import:3`; None if unknown
     replaces     id of the last record on the payment that the author knew (payment_assigned,
-                 payment_dismissed); what is redated: the id of a delivery or record, or `revision:`
+                 payment_dismissed); id of the delivery or record with the wrong instant, or
+                   `revision:`
                  and a number (redated)
     tenders      parts of the price that are not due at a provider (order_placed), in its currency
     free         whether the shop says that the order costs nothing (order_placed)
     dated        whether the shop stated `at` (order_placed); else `at` is when the shop first
-                 reported it
+                 reported the order
     """
 
     record_id: str

@@ -85,8 +85,8 @@ _Amounts = Mapping[str, tuple[int, Money]]
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return the amounts that events state, if the ledger has an open dispute; else an empty
-    mapping."""
+    """Return the amount that each event states, and the position of the event, by event id. The
+    mapping is empty if no dispute is open."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -96,8 +96,8 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return the name and amount of an open dispute, if its amount is not the amount that its first
-    event states. Otherwise return ""."""
+    """Return the name and the amount of an open dispute if the amount has changed since its first
+    event. Return an empty text for every other finding."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]

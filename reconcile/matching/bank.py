@@ -81,8 +81,8 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """The date by which the transfer belongs to a period: the payout's date, or else the bank
-        line's date."""
+        """The date that decides which period the transfer belongs to. It is the payout's date.
+        Without a dated payout, it is the date of the bank line."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -499,8 +499,8 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return, for each currency, the spans of time that every bank account or source of the
-    currency covers.
+    """Return the covered time spans of each currency. Every bank account or source of the currency
+    has files for these spans.
 
     names  pairs of a currency and the name of a bank account or source
     """

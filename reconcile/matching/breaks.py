@@ -19,10 +19,11 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A near miss of an unmatched line, with the field that differs.
+    """A line that nearly fits an unmatched line.
 
-    apart  code of the differing field, with its facts
-    days   whole days between both dates; None if a date is missing
+    apart  code of the field in which the two lines differ most
+    facts  facts about this difference
+    days   number of whole days between the dates of the two lines; None if a date is missing
     """
 
     line: str
@@ -142,12 +143,15 @@ closed            evidence closed the break
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step in the life of a break. `by` is a person, or None for a run.
+    """One step in the life of a break.
 
+    by      person who took the step; None for a run
     money   money at stake when the step was taken
-    value   the assignee, the line matched or unmatched, or the decision about late money
-    reason  the person's words
-    cites   evidence that closed the break (closed)
+    value   depends on the step: the assignee, the line that was matched or unmatched, or the
+            decision
+            about late money
+    reason  reason in the words of the person
+    cites   evidence that closed the break; empty for other steps
     left    `Break.left` as the run computed it
     """
 

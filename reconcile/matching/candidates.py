@@ -94,7 +94,8 @@ def entry_of(
 
 
 class Index:
-    """Lines sorted by reference, reversed reference and amount, and by day and amount."""
+    """Search index of lines. Each of four sorted lists finds lines in one way: by reference, by the
+    end of the reference, by amount, and by day and amount."""
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
         found = list(entries)

@@ -121,7 +121,8 @@ class Pair:
 
     @property
     def credit(self) -> int:
-        """Return the amount that the book says was given back, without tenders."""
+        """Return the amount that went back according to the book. If the order has tenders, the
+        amount is limited to `charge`."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
@@ -191,8 +192,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add the unsettled money in `funds.beside` to the first break about an unresolved order or a
-    payment in doubt. If there is no such break, add the money to the first break."""
+    """Add the unsettled money in `funds.beside` to one break. This is the first break about an
+    unresolved order or a payment in doubt, or else the first break of any kind."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -228,7 +229,8 @@ def _difference(pair: Pair) -> int:
 
 
 def _net_fits(pair: Pair) -> bool:
-    """Return whether the captured amount, less the returned amount, equals the book's."""
+    """Return whether the captured amount less the returned amount equals the net amount of the
+    book."""
     came, back = _compared(pair)
     return came - back == pair.charge - pair.credit
 

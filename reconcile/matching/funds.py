@@ -61,16 +61,19 @@ class Funds:
     others    whether captures in another currency cannot be distinguished from the order's money
     captured  sum of captures in `currency`. Payments in doubt are left out unless the order is
               unresolved
-    refunded  sum of returns in `currency`, as a positive number, of the same payments
-    over      part of `captured` beyond the price, without the part on top. It may be held or may
-              have gone back
-    on_top    part of `captured` on top of the price. It may be held or may have gone back
+    refunded  sum of the refunds and chargebacks of the same payments in `currency`, as a positive
+              number
+    over      part of `captured` that exceeds the price and was not paid on top of the price. Some
+              of it
+              may have gone back
+    on_top    part of `captured` that was paid on top of the price. Some of it may have gone back
     in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
     doubted   payments in doubt
     at_doubt  money at stake in `doubted`, by currency; empty for unresolved orders
     owed      money held beyond the price and owed back, by currency
-    tendered  part of the orders' prices that was paid otherwise, in `currency`
-    beside    unsettled money of statement lines. The break about the doubt in the order reports
+    tendered  part of the orders' prices that no provider receives, in `currency`
+    beside    unsettled money of statement lines. The break about the order's doubtful payment
+              reports
               this money
     at        when the last money came; without money, when the order was opened
     """

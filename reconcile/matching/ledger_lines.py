@@ -175,8 +175,8 @@ def _taken(movement: Movement, money: Money) -> Taken:
 
 
 def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
-    """Return each failed refund once. Its amount is what the failure states, or else what an event
-    of the same refund states."""
+    """Return each failed refund once. The amount comes from the event of the failure. If that event
+    states no amount, the amount comes from another event of the same refund."""
     if all(finding.code != "refund_failed" for finding in ledger.findings):
         return ()
     stated = [each.event for each in ledger.case.heard if each.event.payment is not None]

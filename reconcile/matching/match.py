@@ -280,8 +280,9 @@ class Matching:
         suspense    unallocated payments. A statement line that names one of them is matched with
                     nothing else
         keeping     tally to use; None to create a new one
-        recipients  keys of orders, by payment of a disbursement. The phone number of the order's
-                    customer received the disbursement
+        recipients  keys of the orders that a disbursement may refund, by payment of the
+                    disbursement. The
+                    disbursement went to the phone number of these orders' customers
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -443,8 +444,9 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Yield the results that differ, in the order in which they are read. Then yield the results
-    that only one of the two matchings has, sorted by identity."""
+    """Compare the decisions of two matchings, and yield the changes. First come decisions that
+    differ, in the order in which they are read. Then come decisions that only one matching has,
+    sorted by identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

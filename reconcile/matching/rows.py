@@ -420,8 +420,9 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
-    A date without a time is stored as the first instant of its day. The same date may have been
-    read once in UTC and once in the calendar's zone. Its two instants differ, but count as one day.
+    A date without a time is stored as the first instant of its day. One file may have been read in
+    UTC, and another in the calendar's zone. The two instants of one date then differ, and still
+    count as the same day.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

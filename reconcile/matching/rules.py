@@ -229,7 +229,8 @@ def hand_match(
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about; if it is about no line, return its order."""
+    """Return the line that a break is about. If the break is about no line, return the break's
+    order."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one

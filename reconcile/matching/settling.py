@@ -150,8 +150,11 @@ class Settling:
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
         """Put a line into a bucket if it may settle a movement of unknown amount. Return whether
-        the line was put into a bucket. The break about the doubtful payment, or about its order,
-        reports the line's money."""
+        the line was put into a bucket.
+
+        The line gets no break of its own. The break about the doubtful payment or its order
+        includes the money of the line.
+        """
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -208,7 +211,8 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Place returns settled in another currency, with their lines. Return the rest."""
+        """Put refunds and chargebacks that are settled in another currency into a bucket, together
+        with their lines. Return the other movements and the other lines."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)

@@ -70,13 +70,14 @@ assigned to the break's order; a match by hand cannot use it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A payment that is unallocated, or was at some time.
+    """A payment that is unallocated, or that was unallocated earlier.
 
     taken       movements of the payment, in the order in which they became known
     steps       changes of the money in suspense, in the order in which they became known
     stands      last decision of a person about the payment; None if there is no decision that is
                 still valid
-    other_shop  whether the payment belongs to another shop. If so, none of its money is in suspense
+    other_shop  whether the payment belongs to another shop. Money of another shop is not in
+                suspense
     """
 
     source: str

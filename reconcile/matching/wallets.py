@@ -181,9 +181,9 @@ class Wallets:
     ) -> WalletSums:
         """Add up the movements of a wallet, and check its stated balance at each instant.
 
-        The order of rows with one instant is unknown, so they are checked together. From the
-        earlier balance, they must lead to one of the balances that they state. That balance must
-        not be the balance at which another of these rows starts.
+        The order of rows with one instant is unknown, so they are checked together. Their sum,
+        added to the earlier balance, must give a balance that one of these rows states. It must not
+        be a balance from which another of these rows starts.
         """
         start = self._period.since
         stated, opening = None, None

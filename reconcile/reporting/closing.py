@@ -499,8 +499,8 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Split blockers into two lists: without an exception, and with an exception that gives a
-    reason."""
+    """Split the blockers in two. The first result has the blockers that nobody excepted. The second
+    result has a row for each excepted blocker, with the person's reason."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [

@@ -216,8 +216,8 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return (fresh, taken). `fresh` has the movements of the line that no earlier line settled.
-    `taken` has all movements that the line settles.
+    """Return two tuples of movements: those that this line is the first to settle, and all that the
+    line settles.
 
     At some providers a negative payment is a refund or a reversal; otherwise it corrects a capture.
     A dispute line may settle exactly one reversal (`returning.is_of`).

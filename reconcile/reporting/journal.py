@@ -505,7 +505,8 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield transactions for what the bank booked and exchanged from `start` to before `end`."""
+    """Yield the transactions for money that the bank booked or exchanged. Their dates run from
+    `start` to before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)

@@ -49,8 +49,8 @@ Two years have 105 weeks. Charts of longer periods have a point for each month."
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
     """Return the steps of an order in the period, such as `new` and `closed`.
 
-    An order that was not open in the period has no steps, but it has the step `other` if its money
-    moved.
+    An order that was not open in the period has no such steps. If its money moved in the period,
+    the result is the one step `other`.
     """
     closed = taking.closed_at
     if closed is not None:

@@ -545,7 +545,8 @@ class AdjustmentRow:
 
     @property
     def sum_now(self) -> int:
-        """Return the value that the figure would have in a report of that month made now."""
+        """Return the present value of the figure. A new report of that month would show
+        this value."""
         return self.sum_original + self.sum_told + self.sum_change
 
 

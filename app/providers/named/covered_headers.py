@@ -25,7 +25,8 @@ time its header is named, so thousands of names could turn one request into mega
 
 
 class SignatureHeader(NamedTuple):
-    """The parts of the signature header, decoded only as far as needed."""
+    """The parts of the signature header. The time and the names of the covered headers are still
+    the bytes as received."""
 
     time: bytes
     names: bytes
