@@ -54,8 +54,8 @@ NotItsOwn = Aside | Literal["standalone"]
 
 
 class PrunedDocument(TypedDict):
-    """Facts on the deleted parts of an order's deliveries. An order without deleted parts has no
-    such facts. The ledger's fingerprint does not cover these facts."""
+    """Facts on the deleted parts of an order's deliveries. The ledger has these facts only if
+    something was deleted. The ledger's fingerprint does not cover them."""
 
     deliveries: Count
     last_at: InstantText
