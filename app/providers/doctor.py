@@ -100,8 +100,8 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A configured source. To find a mistake, the signature doctor tries changed copies of the
-    source.
+    """The configuration of one source. The signature doctor tries changed copies of it to find a
+    mistake.
 
     address  the scheme and host under which the provider knows us, if configured
     ends     the expiry of each secret that has an expiry

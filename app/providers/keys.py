@@ -24,9 +24,11 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError if a shared secret is in fact half of a key pair. Such halves are `whpk_` or
-    `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64. The message reveals
-    nothing of the secret."""
+    """Raise ValueError if a shared secret is in fact a public key or a private key.
+
+    These texts are keys: `whpk_` or `whsk_` with a key, PEM of any kind, a JSON Web Key, and a
+    public key as DER in base64. The message reveals nothing of the secret.
+    """
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:

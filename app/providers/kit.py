@@ -186,8 +186,8 @@ class NamedScheme:
 
 
 class StatedMovement(NamedTuple):
-    """A refund or chargeback in a fetched answer. The members after `word` are values as the answer
-    states them, not checked yet."""
+    """A refund or chargeback in a fetched answer. `reference`, `amount`, `currency` and `at` are
+    the values of the answer, which nobody has checked yet."""
 
     member: StateMember
     word: StateWord

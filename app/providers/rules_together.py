@@ -113,7 +113,8 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys whose values decide what an event is worth, each with its locations."""
+    """Yield each key of a profile that decides whether an event counts, for what, and for how much.
+    Each key comes with its locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():

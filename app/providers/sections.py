@@ -207,9 +207,10 @@ class CustomerRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRule:
-    """Section [transaction]: facts for the answer to a dispute, which an event may state.
+    """Section [transaction]: facts that the shop needs to answer a dispute. An event may state
+    them.
 
-    They are read from the stored body on demand, and not stored themselves.
+    The facts are not stored. They are read from the stored body when they are needed.
 
     network      the card network that processed the payment
     reason_code  the network's code of a dispute
@@ -219,7 +220,8 @@ class TransactionRule:
                  card
     descriptor   the text on the customer's bank statement
     sold         what was sold
-    billing      an address: a text, or an object whose members form it; `shipping` likewise
+    billing      the billing address: a text, or an object whose members form the address
+    shipping     the shipping address, in the same form
     ip, device   the address and device from which the customer bought
     account      the customer's account at the shop
     avs, cvv, three_ds  results of the checks of address, card code and cardholder
@@ -247,7 +249,7 @@ class EnvironmentRule:
     """Section [environment]: the environment's location, and the provider's words for both
     environments.
 
-    either        word of events that count in both environments
+    either        the word that marks an event as valid in both environments
     sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
     live_keys     prefixes of the live secrets
     """

@@ -32,7 +32,7 @@ _ECHO: Final = re.compile(r"[!-~]{1,255}")
 
 
 class ProviderReply(NamedTuple):
-    """An answer in the provider's own form."""
+    """An HTTP answer in the form that the provider expects."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]

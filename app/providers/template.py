@@ -67,7 +67,8 @@ class TemplateReference:
 
     @property
     def text(self) -> str:
-        """Return name and argument as the profile writes them: `json:data.id`."""
+        """Return the name and the argument of the reference as written in the profile, such as
+        `json:data.id`."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
 

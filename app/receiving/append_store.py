@@ -504,9 +504,9 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
     """Store each body that holds several events, once.
 
-    A deleted body is stored again only if one of its events could be read now, because another
-    source may have sent the body. An unreadable body stays deleted, because each redelivery of it
-    counts as new and would store it again.
+    A body that was deleted is stored again only if one of its events can be read now. Another
+    source may have sent that body. An unreadable body is not stored again. Otherwise each
+    redelivery would bring the deleted body back, because it counts as new.
     """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}

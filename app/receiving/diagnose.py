@@ -66,8 +66,8 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Return a sentence on what else to check when no known mistake explains a refusal. It names
-    the provider's secret to check, unless the signature was missing."""
+    """Return a sentence on what a person should check when no known mistake explains a refusal. If
+    the signature does not match, the sentence also says what the secret of this provider is."""
     beginning = "No known mistake explains this:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

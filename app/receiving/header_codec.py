@@ -31,8 +31,8 @@ def write_headers(
 ) -> str:
     """Return the header lines to store.
 
-    private  names of headers that may hold a token of a source. Only the SHA-256 of their value is
-             stored. The SHA-256 later shows whether a token was right
+    private  names of headers that may hold a token of a source. The SHA-256 of the value is stored
+             instead of the value. It is enough to check later whether the token was valid
     """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:

@@ -365,8 +365,9 @@ class Inbox(inbox_store.InboxRows):
         return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Prepare for a new inbox file: save the readable unread rows, and rename the damaged file.
-        The caller then commits `go_on_without`."""
+        """Save the readable unread rows of the damaged inbox file in the database. Then rename the
+        file, so that a new inbox file can be created. The caller must commit `go_on_without`
+        afterwards."""
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
@@ -381,9 +382,11 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database whether the inbox file was closed properly or lost. If the inbox
-        file is lost, first save the unread rows that can still be read. But if the database has
-        lost its own log, note only that loss, in the inbox file."""
+        """Record in the database whether the inbox file was closed properly or was lost. If the
+        file was lost, first save its unread rows that can still be read.
+
+        If the database has lost its own log, record only that loss, in the inbox file.
+        """
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)

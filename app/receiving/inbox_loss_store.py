@@ -117,13 +117,13 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 
 
 class Left(NamedTuple):
-    """State of the inbox as last noted in the database.
+    """State of the inbox that the database stored last.
 
-    known     id of the file that the database reads; None if it reads none yet
+    known     id of the file that the database has read from; None if there is no such file yet
     position  number of the last row that the database has read
-    closed    last row number of the file when the file was closed properly; None if it was not
+    closed    number of the last row when the file was closed properly; None if the file was not
               closed properly
-    lost      loss of the file that a service noted
+    lost      loss of the file that a service recorded; None if there was none
     since     instant up to which every delivery was read; None if unknown. It is the arrival of the
               newest read delivery. If no delivery was unread when the file was opened, it is the
               time of that opening

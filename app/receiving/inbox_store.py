@@ -305,8 +305,11 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Assign the database's reading position to this file, before its first row. If `file` is None,
-    a file will be created later."""
+    """Make this file the inbox file of the database. No row of the file counts as read yet, except
+    deleted rows.
+
+    file  facts of the file; None if a file will be created later
+    """
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return

@@ -131,8 +131,8 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
     """Store the name of this key as the key in use, unless the database already has a key in use.
-    Return whether this key is in use afterwards. Another host may have started first, with another
-    key."""
+    Return whether this key is now in use. The result is False if another host started earlier with
+    another key."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()

@@ -40,9 +40,11 @@ ring, where they would push out rejections that can be judged again."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival, or a count of arrivals that are not stored. `body` is truncated to the
-    stored length. `size` and `digest` cover the whole body as read. A body that is too large is not
-    read, and counts as empty."""
+    """One refused arrival. It can also stand for several refused arrivals, which are only counted.
+
+    `body` is truncated to the stored length. `size` and `digest` cover the whole body as read. A
+    body that is too large is not read, and counts as empty.
+    """
 
     delivery_id: str
     received_at: Instant
@@ -57,8 +59,10 @@ class Rejection:
 
 
 class RejectionRing:
-    """Ring to which rejections are appended and from which old rejections are trimmed. On SQLite,
-    with no other writer, the rejections are counted in the database only once."""
+    """Limited store of rejections. If it exceeds a limit, the oldest rejections are deleted.
+
+    On SQLite no other process writes rejections, so the stored rejections are counted only once.
+    """
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count

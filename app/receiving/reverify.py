@@ -201,9 +201,9 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a rejection as if it were received now at its arrival time. If the clock was wrong
-    then, also try other times at which it may have arrived. Return None if too little of its body
-    was stored.
+    """Judge a stored rejection again, with the present sources and rules. The delivery counts as
+    received at its arrival time. If the clock may have been wrong at that time, other arrival times
+    are tried, too. Return None if the body was stored only in part.
 
     spans  time spans during which the clock was ahead
     """

@@ -206,10 +206,11 @@ _REFUSED_IN: Final = _NOT_KEPT_IN.replace("verdict =", "verdict <>")
 class LastEvent(NamedTuple):
     """One of a source's latest deliveries.
 
-    of_payment  whether its event is about a payment and not merely an unverified claim
-    placed      whether its event is in an order's ledger
-    others      whether its event names another shop or seller. Also true if the event names no
-                seller although the source requires a name
+    of_payment  whether the event is about a payment and counts without further confirmation
+    placed      whether the event is in an order's ledger
+    others      whether the event belongs to another shop or seller. An event without a seller
+                counts as
+                another seller's if the source requires a seller
     """
 
     received_at: Instant

@@ -269,8 +269,9 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Plan all actions of a session, in time order. At each instant, events happen before anything
-    is sent. A step that would move no money (such as the rest after a full refund) is left out."""
+    """Plan all actions of a session, in time order. If several actions have the same instant,
+    events happen before deliveries are sent. A step is left out if its amount is zero, such as a
+    refund of the rest after a full refund."""
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
         if session.amount(step.amount).minor <= 0:

@@ -50,13 +50,13 @@ class ScenarioStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A row of the table.
+    """One scenario of the sandbox.
 
     ending        last two digits of the phone numbers that select the scenario
     story         text of the customer's page
     steps         events, in the order in which they happen
     refusals      number of 503 answers to the session request before it is accepted
-    drops_answer  whether the first request's connection is closed without an answer
+    drops_answer  whether the server closes the connection of the first request without an answer
     """
 
     ending: str

@@ -102,7 +102,8 @@ FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of an idempotency key. `answer` is the body of the 201, once it was answered."""
+    """State of an idempotency key. `answer` is the body of the 201 answer; None until that answer
+    was given."""
 
     digest: str
     running: bool = False

@@ -90,11 +90,11 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether a delivery needs no further leaf of kind reading. That is so in two cases:
+        """Return whether a delivery needs no further leaf of kind `reading`. There are two such
+        cases:
 
-        - the delivery has no leaf yet, because its first leaf will name the order and seal the
-          reading
-        - its last leaf already names this order and seals this reading
+        - the delivery has no leaf yet. Its first leaf will record the order and the reading
+        - the last leaf of the delivery already records the present order and the present reading
         """
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()

@@ -87,8 +87,11 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether this start would create an SQLite database. That also happens by mistake, with
-    a wrong path, or a path relative to another folder."""
+    """Return whether this start would create an SQLite database.
+
+    The path in the settings may be wrong, or relative to another folder. Then the database that
+    would be created is a mistake.
+    """
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 

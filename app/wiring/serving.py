@@ -365,8 +365,8 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """Make the server end with its parent or at a signal. Return the function that ends the
-    server."""
+    """End the server when its parent process ends, or without a parent when a signal arrives.
+    Return the function that ends the server."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

@@ -39,12 +39,15 @@ class Heard:
     first    when the event first arrived
     count    number of deliveries of the event
     at       date that the provider gave; the first arrival if it gave none
-    by       ids of the evidence by which the event moves into this order or out of it. The evidence
+    by       ids of the evidence that assigns the event to this order or to another order. The
+             evidence
              is an assignment, or a record in which the shop named the event's payment or session
     whose    ids of other events, which show that the payment belongs to our shop
-    follows  ids that explain why the event goes to the order of its payment. Empty unless the event
-             names another order, several orders claim the payment, or another body with the event's
-             id goes there
+    follows  ids that explain why the event belongs to the order of its payment. The ids are needed
+             in
+             three cases: the event names another order, several orders claim the payment, or
+               another
+             body with the event's id belongs to that order. Otherwise empty
     """
 
     event: Event
@@ -671,8 +674,8 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the attempt that a coarse event is about, if only one of these attempts is possible.
-    Otherwise return None."""
+    """Return the attempt that a coarse event is about. Return None if the event does not show which
+    of these attempts is meant."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -690,8 +693,8 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt whose payment an event about a refund or dispute is about; None if the
-    attempt is unknown.
+    """Return the attempt on which an event about a refund or dispute returns money. Return None if
+    the attempt is unknown.
 
     Choose the attempt whose events name the same refund or dispute. If there is none, choose the
     only captured attempt. If several attempts are captured, choose an attempt with an event of the
@@ -745,7 +748,8 @@ def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
 def _with_sessions(
     order: str, attempts: list[AttemptEvidence], filed: Filed
 ) -> list[AttemptEvidence]:
-    """Add each session's records to the attempts of that session, else to a new attempt."""
+    """Add the records of each session to the attempts of that session. If the session has no
+    attempt, make a new attempt for its records."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for file in filed.sessions.values():
         source = next((record.source for record in file.records() if record.source), "")

@@ -190,8 +190,8 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return the ids that are cited by the reasons of the outcome and by the reasons in `withheld`.
-    Also return the id of the record by which the shop canceled the order."""
+    """Return the ids that the reasons of the outcome cite, and the ids that the reasons not to
+    fulfill cite. The id of the record by which the shop canceled the order is included."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled

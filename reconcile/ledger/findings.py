@@ -197,8 +197,8 @@ def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) ->
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
-    """Find a capture that happened, or became known, after the attempt's deadline or after the
-    attempt had expired."""
+    """Report a capture that came too late. The capture happened or became known after the attempt's
+    deadline, or the attempt had already timed out or expired."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
         # Not given up: the provider has been asked since the unconfirmed event arrived.
@@ -367,7 +367,8 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return when a paid order that is not fulfilled becomes a finding; None if it cannot."""
+    """Return the instant after which a paid order that is not fulfilled is reported in a finding.
+    Return None if no such finding is possible."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:

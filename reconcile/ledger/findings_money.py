@@ -256,7 +256,9 @@ def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]
 
 
 def _failed_amount(failed: list[Heard], payment: movements.Payment) -> Money | None:
-    """Return the amount of a failed refund: from its failure, else from the refund's events."""
+    """Return the amount of a failed refund. The events of the failure state the amount, or else
+    other events of the refund. Return None if no event states an amount, or if the stated amounts
+    differ."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
     for group in (failed, begun if name is not None else []):
@@ -300,7 +302,8 @@ def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def unread_money_event(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find events of unknown kinds whose words speak of money going back."""
+    """Report each event of an unknown kind that seems to be about money going back, by the words in
+    the name of its kind."""
     return [
         Finding(
             code="unread_money_event",

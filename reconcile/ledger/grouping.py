@@ -70,9 +70,11 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return (references, reason) pairs, which say why attempts ended. Usually each attempt has a
-    pair of its own. But if the reasons of more than ONE_BY_ONE attempts have the same code, these
-    attempts share one pair."""
+    """Return the reasons why attempts ended, as pairs of attempt references and a reason.
+
+    Usually each pair has one attempt. But if more than ONE_BY_ONE attempts ended for reasons with
+    the same code, these attempts share one pair.
+    """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason

@@ -244,12 +244,13 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return the captures with an amount from a record, if only answers of the provider report the
-    captures. Such answers state no amount.
+    """Return the captures with an amount that a record states. Do so only if the captures are known
+    from the provider's answers alone, because such answers state no amount.
 
-    If the payment was assigned with an amount that a statement line proves, use that assignment.
-    Otherwise use the record in which the shop named the amount of the session. The amount of a
-    session counts only once, for the payment of the session that was answered first.
+    There are two records that may state the amount. The first is the assignment of the payment, if
+    a statement line proves its amount. The second is the record in which the shop named the amount
+    of the session. The amount of a session counts only once. If the session has several payments,
+    it counts for the payment with the earliest answer.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -377,8 +378,11 @@ class Refunds:
         """Return each running total that exceeds all earlier running totals, with the events that
         state it.
 
-        Return only the largest running total in three cases: events report single refunds or failed
-        refunds, dates are missing, or an event id has several bodies.
+        Return only the largest running total in each of these cases:
+
+        - events report single refunds or failed refunds
+        - dates are missing
+        - an event id has several bodies
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -457,8 +461,8 @@ class Refunds:
         return [PendingRefund(heard, Money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
-        """Return the date and amount of each event that may have ended a pending refund without a
-        reference."""
+        """Return the events that may have ended a pending refund that has no reference. Each event
+        is a pair of its date and its amount."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
         # A refund that was done and failed later ended the pending refund on the day it was done.

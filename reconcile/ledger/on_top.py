@@ -149,7 +149,7 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
 
 
 def by_kind(shares: Sequence[Counted], minor: int, currency: str) -> tuple[Part, ...]:
-    """Return an amount on top by kind, in the order of ON_TOP."""
+    """Split an amount that was paid on top of the price by kind, in the order of ON_TOP."""
     found = []
     for kind in ON_TOP:
         given = sum([(each.kinds or {}).get(kind, 0) for each in shares])

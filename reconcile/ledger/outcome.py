@@ -369,8 +369,8 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment consists of standalone refunds. The captures of the order must cover
-    all money that was returned in the same currencies."""
+    """Return whether a payment consists of standalone refunds only. This also requires that the
+    order's captures are at least as large as all returned money in the same currencies."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -560,8 +560,8 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that events state for a reversal, if they fit nothing. An amount fits if
-    it equals the money taken back, the payment's captured total or one of its captures."""
+    """Return the amounts that events state for a reversal and that do not fit. An amount fits if it
+    equals the money taken back, the payment's captured total or one of its captures."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -596,7 +596,8 @@ def _without_payment(judgement: Judgement) -> Decision | None:
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
-    """Decide an order whose captured amount differs from the price."""
+    """Decide an order whose captured money does not make up the price. The outcome is
+    `unresolved`."""
     decided = _without_payment(judgement)
     if decided is not None:
         return decided

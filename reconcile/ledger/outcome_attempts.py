@@ -31,8 +31,8 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Judge an attempt by its highest-ranked claim. Without a claim that decides, judge the attempt
-    by its deadline. A reversal without a capture counts as a cancellation."""
+    """Decide an attempt. Its claim with the highest rank decides. If the attempt has no claim that
+    can decide, its deadline decides. A reversal without a capture counts as a cancellation."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)

@@ -32,7 +32,7 @@ CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
 
 
 class Placed(NamedTuple):
-    """The strongest evidence on the order to which an event belongs.
+    """The order to which an event belongs, according to the strongest evidence.
 
     order  order to which the event belongs; None if an assignment was withdrawn
     by     ids of the evidence: the assignment, or the record in which the shop named the order and
@@ -145,8 +145,9 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references and all references tied to them, with the ids of the tying
-        events."""
+        """Return the references, and every other reference that events name together with one of
+        them, in any number of steps. Each reference comes with the ids of the events on the way to
+        it."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:

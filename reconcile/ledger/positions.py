@@ -42,10 +42,10 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Money that an answer of the provider has taken back, while no later answer has confirmed
-    this.
+    """Money that went back according to one answer of the provider. No later answer has confirmed
+    this yet.
 
-    heard  the events of the answers that took the money back
+    heard  the events of the answers by which the money went back
     """
 
     money: Money

@@ -32,11 +32,12 @@ Mark = tuple[str, str, str]
 
 
 class Shops(NamedTuple):
-    """The judgement of a set of events, by event key.
+    """Which events belong to our shop, by event key.
 
-    aside     reason for each event that is set aside
-    rests_on  for each of our events that does not itself name our shop, the ids of the events that
-              prove that it is ours
+    aside     the reason why an event is set aside, for each event of another or unknown shop
+    rests_on  ids of the events that prove that an event is ours. They are listed for each event of
+              ours
+              that does not name our shop
     """
 
     aside: Mapping[EventKey, Aside]

@@ -47,11 +47,12 @@ from reconcile.money import MAX_MINOR, Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Payouts and bank lines that are one transfer of money.
+    """Payouts and bank lines that belong to one transfer of money.
 
     expected  amount that should arrive after an exchange, in the bank's currency; None if both
-              sides have one currency. It is computed at the rate of the rule. If there is no rule,
-              it is the booked amount
+              sides have one currency. The amount is computed at the expected exchange rate. If no
+                rule
+              states a rate, the amount is what the bank booked
     """
 
     bucket: Bucket
@@ -272,11 +273,11 @@ class BankLeg:
         return replace(link, bucket=bucket)
 
     def _by_date(self) -> Iterator[Link]:
-        """Join payouts and lines with equal sums, if the line is dated within the margin of the
-        payout.
+        """Join a payout with a bank line of the same amount. The line's date must be within the
+        allowed margin of the payout's date.
 
-        The lines of equal sums are interchangeable. The earliest payout gets the earliest line that
-        is within its margin.
+        If several payouts and lines have one amount, the earliest payout gets the earliest line
+        within its margin.
         """
         payouts: dict[tuple[str, int], list[Payout]] = defaultdict(list)
         for payout in self._left_payouts():

@@ -221,15 +221,16 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payout:
-    """One transfer to the bank according to the statement: the sum of the lines that name it.
+    """One transfer to the bank according to the statement: the sum of the lines that name the
+    transfer.
 
-    payout_id  equal for all versions of its lines: `pyt_…`
-    reference  the provider's reference
-    minor      net of its lines; negative if the provider takes money back
-    paid_at    latest date of its lines; None if none has one
-    withdrawn  whether it left a wallet, so that its lines are withdrawals; a failed withdrawal
-               makes the sum zero
-    sent       amount that a withdrawal sent, whether it failed or not
+    payout_id  id with the prefix `pyt_`, which stays the same if the lines change
+    reference  the provider's reference of the transfer
+    minor      sum of the net amounts of the lines; negative if the provider takes money back
+    paid_at    latest date of the lines; None if no line has a date
+    withdrawn  whether the money left a wallet, so that the lines are withdrawals. After a failed
+               withdrawal, the sum is zero
+    sent       amount that a withdrawal sent, including failed withdrawals
     """
 
     payout_id: str

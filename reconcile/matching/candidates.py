@@ -439,8 +439,8 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
 
 
 def _of_names(mine: str, reference: str) -> MatchReason | None:
-    """Return how two references are alike: equal, equal without separators, or nearly equal; else
-    None."""
+    """Return the reason why two references are alike: they are equal, equal without separators, or
+    nearly equal. Return None if they are not alike."""
     its = match_key(reference)
     if not its:
         return None

@@ -220,7 +220,8 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join lines and captures of one payment that name different orders or no order."""
+    """Join statement lines with the captures of the same payment. Matching by key missed them,
+    because the line and the capture name different orders, or the line names no order."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)

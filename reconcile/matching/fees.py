@@ -53,9 +53,11 @@ Tariff = tuple[int, int]
 
 
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
-    """Return rules by source and currency, the special rules before the general rule.
+    """Return suggested fee rules by source and currency. The special rules come before the general
+    rule.
 
-    Lines are divided by the fewest details that explain the most lines exactly.
+    The special rules depend on details of the lines, such as the card's country. As few details are
+    used as are needed for the largest number of exact fees.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -145,8 +147,8 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return (number, tariff): the tariff that explains the most lines exactly, and the number of
-    these lines. Return 0 and an empty tariff if too few lines are explained."""
+    """Find the tariff that gives the exact fee of the most lines. Return the number of these lines,
+    and the tariff. If the number is too small, return 0 and an empty tariff."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

@@ -129,7 +129,8 @@ class Funds:
 
     @property
     def moved(self) -> bool:
-        """Return whether there is anything to match: money, or doubt about it."""
+        """Return whether the order needs matching: money was captured, or the order is
+        unresolved."""
         return bool(self.captures) or self.unresolved
 
     @property
@@ -253,7 +254,8 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
 
 
 def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
-    """Return by how much an order's captures exceed its price, without the part on top."""
+    """Return the amount by which an order's captures exceed its price. Money on top of the price is
+    not part of this amount."""
     price = whole.expected
     if price is None or price.currency != currency:
         return 0

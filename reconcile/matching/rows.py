@@ -49,15 +49,17 @@ class TakingRow(NamedTuple):
     """One order's money. The row is flat if the order is plain (`is_plain`).
 
     minor     captured minor units; 0 if no money moved
-    currency  currency of the capture, else of the price; empty if neither is known
+    currency  currency of the capture, or of the price if nothing was captured; empty if both are
+              unknown
     source    source of the capture; empty if no money moved
     payment   payment reference of the capture; empty if no money moved
     cite      id of the event that states the capture; empty if no money moved
     at        date that the provider gave the capture; without a capture, `opened_at`
     whole     ledger line of an order that is not plain. For such an order, the fields `minor` to
               `at` are unused
-    beside    unsettled money of statement lines, which the break about the doubt in the order
-              reports. The matching sets this field
+    beside    unsettled money of statement lines. The break about the order's doubtful payment
+              reports
+              this money. The matching sets this field
     """
 
     key: str
@@ -172,9 +174,10 @@ def subject_of(line_id: str) -> str:
 
 
 def name_of(named: str) -> str:
-    """Return the name used in a hand match: the subject of a book, statement or bank line.
+    """Return the name that a match by hand uses. For a book, statement or bank line, the name is
+    the subject of the line.
 
-    An order's reference stays whole, because it may also contain a dot.
+    The reference of an order is not cut at a dot, because a dot may be a part of the reference.
     """
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
@@ -187,15 +190,15 @@ class Lines:
     """The lines of one reference that count together.
 
     rest         further lines of the reference, which do not count. If some lines state that money
-                 moved, these are the lines that do not
+                 moved, `rest` has the lines that do not state this
     status       common status of the lines
-    charge       sum of the positive amounts. A line that repeats another line's charge is not
-                 included
+    charge       sum of the positive amounts. If two lines state the same charge, it counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
     placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
-    repeated     whether a line repeats another line's charge. With `lines_of(apart=True)`, both
-                 lines count
+    repeated     whether two lines state the same charge. With `lines_of(apart=True)`, both lines
+                 count,
+                 and the value is False
     """
 
     rows: tuple[BookRow, ...]
@@ -340,12 +343,15 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return the index of the known line that each row repeats; None for a row that is a new line.
+    """Find the known line that each row repeats. Return the index of the known line for each row;
+    None if the row is a new line.
 
-    First pair rows with equal known lines. Each line is paired only once. Then pair other rows, in
-    order, with known lines for which `same` is true.
+    First, rows are paired with equal known lines. Each line is paired only once. Then the other
+    rows are paired, in order, with known lines for which `same` is true.
 
-    same  function that returns whether a row and a different known line can only be one line
+    same  function that gets a row and a different known line. It returns whether both must be
+          versions
+          of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]

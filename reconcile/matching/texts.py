@@ -54,9 +54,11 @@ _DATE: Final = re.compile(
 
 
 def telling(key: str) -> bool:
-    """Return whether a key of a payout is distinctive enough to find the payout in the texts of
-    bank lines. The key must be long enough. It must not be a date, because texts often contain
-    their own date."""
+    """Return whether the key of a payout can be searched for in the texts of bank lines.
+
+    The key must be long enough, so that it does not occur by chance. The key must not be a date,
+    because many texts contain a date.
+    """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 

@@ -511,7 +511,8 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker if the month, or the margin for its late evidence, is not over yet."""
+    """Yield a blocker if the month cannot be closed yet. The month must be over, and then
+    `margin_days` must pass, in which late evidence may arrive."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(

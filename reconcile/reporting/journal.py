@@ -300,10 +300,11 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield (date, words, money, cites) for each amount that a fulfilled order moves from deposits
-    to sales.
+    """Yield (date, words, money, cites) for each amount that becomes sales because the order was
+    fulfilled. Before, the amount was a deposit.
 
-    If a payment was assigned to the order after the fulfillment, its money moves at the assignment.
+    If a payment was assigned to the order after the fulfillment, its date is that of the
+    assignment.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [

@@ -192,8 +192,9 @@ class TimeSums:
 
 
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
-    """Return the starts of the days, weeks or months of the period; the unit depends on its length.
-    The first interval begins with the period, the others at midnight."""
+    """Divide the period into days, weeks or months, and return the starts of these intervals. A
+    longer period has longer intervals. The first interval begins with the period, and the others at
+    midnight."""
     length, found = end - start, list[Instant]()
     following = start
     while following < end or not found:

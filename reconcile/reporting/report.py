@@ -675,7 +675,8 @@ def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> I
 
 
 def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Yield ties of money: by outcome, from net to the statement, and from there to the bank."""
+    """Yield three groups of ties for money. All outcomes together equal all movements. The net
+    amount equals the amounts by settlement. The settled amount equals the amounts by the bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow

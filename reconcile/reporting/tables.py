@@ -119,11 +119,13 @@ class ReportTable:
 
 
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
-    """Declare a table.
+    """Build a table from a short description.
 
-    columns  columns as `name:kind:currency`, separated by blanks. The kind `text` may be left out.
-             The third part names the column with the currency of the money; without it, this is
-             `currency`
+    columns  texts of the form `name:kind:currency`, separated by blanks. The kind `text` may be
+             left
+             out. The last part is the name of the column with the currency of the money. If it is
+               left
+             out, the name is `currency`
     """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(

@@ -520,9 +520,10 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Assign movements and statement lines to days, and count those of the period. A movement
-        counts at its own date. A line counts at the date of the first movement that it settles, or
-        else at its own date. Return whether any movement or line is in the period."""
+        """Add the movements of an order and its statement lines to the sums of the period. A
+        movement counts at its own date. A line counts at the date of the first movement that the
+        line settles. A line without a movement counts at its own date. Return whether anything was
+        counted."""
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.

@@ -54,8 +54,8 @@ def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
 
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Cut a document into parts: one for each of these names that it has, and `said` for all other
-    members."""
+    """Split a document into parts. Each name in `names` that the document contains becomes a part
+    of its own. All other members become the part `said`."""
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))

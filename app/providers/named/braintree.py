@@ -154,7 +154,8 @@ def _private_key(secret: str) -> HmacKey:
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return bt_signature and bt_payload; None unless each is present exactly once."""
+    """Return the fields bt_signature and bt_payload of a body. Return None if one of them is
+    missing or occurs twice."""
     try:
         fields = kit.form_fields(body)
     except ValueError:
