@@ -277,7 +277,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Check that only the provider can have written this reference, and only for this account."""
+    """Return whether the signature proves who wrote this reference: the provider, for this
+    account."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))

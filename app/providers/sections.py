@@ -429,7 +429,11 @@ MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: the sources of the file's facts, and the kind of each source."""
+    """Section [rests_on]: the sources from which the facts in the profile file come.
+
+    mark    kind of these sources
+    source  the sources
+    """
 
     mark: Annotated[str, one_of(MARKS)]
     source: Annotated[tuple[str, ...], listed(rules.text)]

@@ -134,7 +134,7 @@ class Judged:
     """Arrivals with their verdicts, and the rows to write for them.
 
     fresh   the events that were not known before
-    pruned  the ids of redeliveries of an event whose first delivery was pruned or erased
+    pruned  the ids of redeliveries for which the body of the first delivery was pruned or erased
     """
 
     arrivals: Sequence[Arrival]
@@ -254,10 +254,11 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose id is not stored. Repeated arrivals are returned only once.
+    """Return the arrivals whose ids are not stored yet, each id once.
 
-    After a restore an inbox row may be read again although its deliveries are stored. This is not a
-    redelivery. A refused arrival may also have been judged again and stored in the meantime.
+    After a restore, an inbox row may be read again although its deliveries are stored. This does
+    not count as a redelivery. A refused arrival may also be stored already, because it was judged
+    again.
     """
     if not came:
         return []

@@ -315,8 +315,8 @@ async def unanswered_by(
     """Return unfinished events that arrived before `until` and got no answer from `until` to
     `as_of`.
 
-    Nobody asks the provider now. An answer given now was not known at `as_of`, so it could not
-    change a report as of that instant.
+    The provider is not asked. A report as of a past instant cannot use an answer that became known
+    later.
     """
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(

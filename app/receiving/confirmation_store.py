@@ -180,8 +180,8 @@ class Asking:
     def due(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for rows of `confirmations` that are due.
 
-        A due time that lies further ahead than the lease and the longest pause was set by a fast
-        clock. Such a row counts as due.
+        If a fast clock set the due time of a row, the time may be too far in the future. A row
+        counts as due if its time is further away than the lease and the longest pause allow.
         """
         leased = self.now + self.lease
         return sa.and_(
@@ -203,14 +203,15 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events. Each becomes due again after the lease.
+    """Take up to `limit` due events for questions to the provider. Each taken event becomes due
+    again when the lease ends.
 
     Events that name a known reference come first. Then come the events about which the provider was
     asked least often. Among these, the lanes take turns.
 
     Only one question about a payment runs at a time, because simultaneous answers could contradict
-    each other. So processes that take events of the same source wait for each other, and skip
-    payments with a running question.
+    each other. For this reason, processes that take events of the same source wait for each other.
+    They skip payments about which a question is running.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -434,8 +435,9 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return sessions and payments that the shop or our checkout has named since an instant. Each
-    is a (source, reference) pair; the latest `limit` pairs are returned, oldest first."""
+    """Return the references of sessions and payments that the shop or our checkout has named since
+    an instant. A reference is a (source, reference) pair. At most the latest `limit` records are
+    used. The oldest reference comes first."""
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
         sa.text(_NAMED).bindparams(sa.bindparam("sources", expanding=True)), values
@@ -471,7 +473,8 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted since the provider last stated the payment's position."""
+    """Return whether deliveries may have been lost since the provider last stated the position of
+    the payment. In that case a person accepted a gap after that answer."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

@@ -196,7 +196,8 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the row numbers above `after` that can be read from either end of a damaged file."""
+    """Return the row numbers above `after` that are readable in a damaged file. The file is read
+    from its beginning up to the damage, and from its end back to the damage."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER

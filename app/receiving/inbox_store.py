@@ -383,8 +383,9 @@ def gap_since_backup(
     commit is missing.
 
     file  facts of the present inbox file
-    last  value of LAST_COMMIT in the replaced database; None if it cannot be read. In that case the
-          gap ends now: the note in the file may be a second old, and commands do not update the
+    last  value of LAST_COMMIT in the replaced database; None if it cannot be read. Without this
+          value,
+          the gap ends now. The note in the file may be a second old, and commands do not update the
           note
     """
     has = Instant(counter(connection, LAST_COMMIT))

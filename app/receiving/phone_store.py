@@ -42,8 +42,8 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return the note of a customer's number: on the order, or on the delivery if there is no
-    order."""
+    """Return a note that links the digest of a customer's phone number with the order. If no order
+    is known, the note links the digest with the delivery."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 

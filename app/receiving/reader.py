@@ -131,7 +131,10 @@ class Reader:
         self.alive = False
 
     def stop(self, *, drain: bool = True) -> None:
-        """Stop now; with `drain`, stop once the inbox is empty or cannot be read."""
+        """Stop the reader.
+
+        drain  whether to stop only when the inbox is empty or cannot be read; otherwise stop now
+        """
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
 

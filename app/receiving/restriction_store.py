@@ -69,7 +69,8 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return the restrictions of deliveries, of their bodies, and of their orders."""
+    """Return every restriction that concerns one of these deliveries, its body or its order. Each
+    comes with the id of the delivery."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)

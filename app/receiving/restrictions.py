@@ -58,9 +58,9 @@ REASONS: Final[Mapping[str, Reason]] = {
 
 
 class RestrictionDocument(TypedDict):
-    """There only while the customer's data are restricted: an erasure may not empty them yet, and
-    nobody finds or sees them. `until` is null where only the reason says when it ends. The
-    fingerprint does not cover it."""
+    """Present only while the customer's data are restricted. An erasure must not delete the data
+    yet, and nobody can find or see them. `until` is null if the restriction ends together with its
+    reason. The fingerprint does not cover this."""
 
     since: InstantText
     until: InstantText | None

@@ -242,9 +242,9 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Judge a request as of an instant. If its timestamp is refused at that instant, search within
-    the bounds for an instant at which it is valid. The search is a bisection, because only the
-    verifier can read the timestamp."""
+    """Return why a request would be refused at an instant. If only its timestamp is refused, search
+    within the bounds for an instant at which the timestamp is valid. The search is a bisection,
+    because only the verifier can read the timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -42,8 +42,11 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing. If `signed` is None, the round only deletes marks and adds no
-    leaves."""
+    """Result of one round of sealing.
+
+    signed  the checkpoint that the round creates; None if the round adds no leaves and only deletes
+            marks
+    """
 
     found: Unsealed
     book: OrderBook

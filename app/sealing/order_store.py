@@ -40,8 +40,8 @@ class NamedOrder:
     """The pseudonym that names an order in the log's leaves.
 
     leaves  number of the order's leaves
-    last    number of the newest leaf
-    fresh   whether the order has no row yet
+    last    number of the newest leaf; None if the order has no leaf
+    fresh   whether the database has no row for the order yet
     """
 
     number: int

@@ -129,7 +129,7 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return these groups' hashes in the tree of the log of this size. Empty groups have no
+    """Return the hashes of these groups, as stored for the log of this size. Empty groups have no
     entry."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)

@@ -428,8 +428,8 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide events into the order's own events, foreign events and moved events.
-    An event whose assignment was withdrawn belongs to the order that it names."""
+    """Divide events into the order's own events, foreign events and moved events. If the assignment
+    of an event was withdrawn, the event belongs to the order that it names."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []

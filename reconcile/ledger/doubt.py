@@ -254,10 +254,11 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return why the payment's own events put the payment in doubt.
+    """Return the reasons why a payment is in doubt that follow from its own events.
 
-    unclear  whether an event states an amount that cannot be read exactly. If it does, a missing
-             amount is not reported as another reason
+    unclear  whether an event states an amount that cannot be read exactly. If so, there is no
+             second
+             reason for the missing amount
     """
     found = []
     named = ("attempt", payment.attempt.reference)

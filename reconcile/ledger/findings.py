@@ -343,7 +343,8 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return the arrival of the payment with which the kept money reached the price."""
+    """Return when the order became fully paid. This is the arrival of the payment that brought the
+    kept money up to the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST

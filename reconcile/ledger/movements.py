@@ -100,9 +100,9 @@ class Payment:
     disputes  all disputes, open or closed
     pending   refunds under way
     failed    events of failed refunds, without refunds that succeeded later
-    unread    events of unknown kinds whose words speak of money going back
-    undos     money that an answer of the provider has taken back, without a later answer that
-              confirms this
+    unread    events of unknown kinds that seem to be about money going back
+    undos     money that went back according to an answer of the provider that no later answer
+              confirms
     plain     whether the money consists of captures only, as in nearly all payments
     """
 

@@ -65,7 +65,7 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
 
 
 def _slow(evidence: AttemptEvidence) -> list[Heard]:
-    """Return the signed or fetched claims that say that a slow payment is under way."""
+    """Return the pending claims about a slow payment."""
     if not evidence.slow:
         return []
     return [h for h in evidence.claims.get("pending", ()) if h.event.method is not None]

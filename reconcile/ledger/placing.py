@@ -113,9 +113,11 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order of the payment of an event, as other events of the payment name it. Call
-        this only for an event that no record assigns. Return None if the event belongs to the order
-        that it names itself."""
+        """Return the order to which an event's payment belongs according to other events of the
+        payment. Return None if this is the order that the event itself names.
+
+        Call this only for an event that no record assigns.
+        """
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -136,8 +138,8 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name together with these references. For each order, return
-        the ids of the events that link the order to the references."""
+        """Find the orders that events link to these references. Return each order with the ids of
+        the events that link it to the references."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():

@@ -182,11 +182,12 @@ def with_plain(
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
 ) -> PlainLedgerDocument:
-    """Add the words for both readers to a ledger's document. Its fingerprint does not change.
+    """Add the sentences for customers and the sentences for staff to a ledger's document. The
+    document's fingerprint stays the same.
 
     behind_s   seconds that an accepted delivery has waited to be read; 0 if none waits
     unheard    evidence that may be about the order but is not in the ledger
-    forgotten  whether shipping facts that the shop may have stated are lost
+    forgotten  whether facts about shipping were lost that the shop may have stated
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
     findings: list[FindingDocument] = [

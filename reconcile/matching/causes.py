@@ -72,9 +72,10 @@ class Cause:
     step         template of the instruction for a person, without a full stop
     step_by_how  templates that replace `step` if money went back in only one way; the keys are the
                  ways
-    partners     causes of breaks that may be the other half of the break. A match by hand closes
-                 both breaks
-    not_by_hand  what closes the break, as a text, if a match by hand cannot close it
+    partners     causes of the break that may have the missing line of this break. If a person
+                 matches
+                 the two lines, both breaks are closed
+    not_by_hand  text that says what closes the break; empty if a match by hand can close it
     two_people   reason why two people must always accept the break; empty if one person can accept
                  it
     accepts      findings on the break's order that are accepted together with the break

@@ -69,7 +69,8 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """The buckets of an order and of its book lines, and what to report."""
+    """Result of a comparison: the bucket of an order, the bucket of its book lines, and the matches
+    and breaks to report."""
 
     orders: Bucket
     lines: Bucket
@@ -224,7 +225,7 @@ def _compared(pair: Pair) -> tuple[int, int]:
 
 
 def _difference(pair: Pair) -> int:
-    """Return by how much the money that came exceeds the book's amount."""
+    """Return the received money less the amount in the book."""
     return _compared(pair)[0] - pair.charge
 
 
@@ -384,7 +385,7 @@ def _one(found: Break) -> Verdict:
 
 
 def _stated_at(pair: Pair) -> Instant:
-    """Return the later of two dates: the last return of money, and the book's date."""
+    """Return when money last went back, or the date of the book lines if that is later."""
     return max(pair.funds.returned_at, pair.lines.placed_at or EARLIEST)
 
 

@@ -133,8 +133,8 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Turn the tariffs into rules. Special rules with equal tariffs become one rule if only their
-    last detail differs. The rule for the general tariff comes last."""
+    """Make fee rules from the tariffs. Special tariffs that are equal share one rule, if their
+    details differ only in the last one. The rule for the general tariff comes last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:

@@ -299,7 +299,8 @@ def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
 
 
 def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
-    """Return positive sums by currency, each at most MAX_MINOR."""
+    """Return the positive sums as money, sorted by currency. A sum above MAX_MINOR is reduced to
+    MAX_MINOR."""
     return tuple(
         [Money(minor=min(m, MAX_MINOR), currency=c) for c, m in sorted(sums.items()) if m > 0]
     )

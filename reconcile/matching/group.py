@@ -350,8 +350,8 @@ class Deciding:
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> bool:
-        """Report book lines without money. Do not report them if a person found their money in the
-        bank.
+        """Report book lines for which no provider received money. If a person matched a line with a
+        bank line, nothing is reported.
 
         Return whether a break was reported.
         """

@@ -369,8 +369,8 @@ class Matching:
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield the captures that no statement line settles, by source, currency and age. Their
-        line is either still awaited or missing."""
+        """Yield the captures that no statement line settles, by source, currency and age. Each
+        capture either still waits for its line, or the line is missing."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 

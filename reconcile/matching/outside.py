@@ -143,8 +143,8 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether an amount pays the order. If a gift card paid a part of the price, a
-        smaller amount is enough."""
+        """Return whether an amount pays the order. If a gift card or store credit paid a part of
+        the price, the amount may be smaller than the price."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 

@@ -148,9 +148,9 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return the list `unused` after an amount was used up.
+    """Return the refunds and reversals in `unused` that remain after an amount is deducted.
 
-    back   returns from which the amount is deducted, reversals first
+    back   refunds and reversals from which the amount is deducted, reversals first
     minor  amount to deduct, in minor units
     """
     rest = {id(each): each.minor for each in back}

@@ -95,15 +95,17 @@ class BookRow(NamedTuple):
 class StatementRow(NamedTuple):
     """One line of a statement: a key, then the fields of a `StatementLine`.
 
-    key       `match_key` of the order that the line itself names. If the line names none, the key
-              of the only order whose ledger has the line's payment, or NO_KEY. The reader of the
-              lines sets it
+    key       `match_key` of the order that the line itself names. If the line names no order, the
+              value
+              is the key of the only order whose ledger has the line's payment, or NO_KEY. The code
+                that
+              reads the lines sets the key
     source    source whose statement has the line; empty if unknown. If another source has its own
               statements, the same payment reference in those statements means another payment
     known_at  when a line without a date was first imported; None for other lines
 
-    The order that a line names has priority because it never changes, so lines can be stored in its
-    order. If the line names the wrong order, the second look finds the line by its payment.
+    The order that a line names has priority because it never changes. So lines can be stored sorted
+    by that order. If the line names the wrong order, the second look finds the line by its payment.
     """
 
     key: str

@@ -375,11 +375,11 @@ class Terms:
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why no statement may show money that was captured at `at`. Return None if a
-        statement must show the money.
+        """Return the reason why the statements may lack money that was captured at `at`. Return
+        None if a statement must show the money.
 
-        A statement must show it once `settle_margin` has passed after the capture and the source's
-        statements cover that time.
+        A statement must show the money once two conditions are met. `settle_margin` has passed
+        since the capture, and the source's statements cover that time.
         """
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())

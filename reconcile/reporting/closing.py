@@ -719,7 +719,8 @@ def _moneys(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _waiting(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield blockers for unallocated payments and payments that no statement settles."""
+    """Yield two blockers: one for payments that belong to no order, and one for captures that no
+    statement settles."""
     held = [row for row in report.suspense if row.line == "closing" and row.count]
     if held:
         money = _moneys((row.currency, row.sum) for row in held)
