@@ -104,8 +104,10 @@ class SignatureFormat:
     """One way to write signatures in a value.
 
     needs    members of `Layout` that the format requires
-    entries  (layout, header value) → the encoded signatures that have the layout's label
-    write    (layout, encoded signature) → header value
+    entries  function of a layout and a header value. It returns the encoded signatures that have
+             the
+             layout's label
+    write    function of a layout and an encoded signature. It returns the header value
     """
 
     needs: frozenset[str]

@@ -41,7 +41,7 @@ def keep_answer(
 ) -> bytes:
     """Return one answer as the bytes to store. Equal answers to one question give equal bytes.
 
-    dated  the answer's Date header, if the answer states the position of the payment; else None
+    dated  the answer's Date header; None if the answer does not state the position of the payment
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,

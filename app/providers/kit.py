@@ -83,7 +83,8 @@ class AgeLimit:
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return None if `signed_at` has an allowed age at `now`, else the refusal."""
+        """Return the refusal of a time that is too old or too new at `now`. Return None if its age
+        is allowed."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -112,7 +113,7 @@ class Secrets:
     """A source's secrets, hidden from every repr.
 
     listed  alternative secrets, newest first
-    named   keys by key id, or parts of a key by name
+    named   secrets by name. The name is the id of a key, or the name of a part of the key
     """
 
     listed: Sequence[str] = field(default=(), repr=False)
@@ -125,7 +126,8 @@ class NamedVerifier(ABC):
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None if the request is genuine at `now`, else the refusal. Never raises."""
+        """Check a request that arrived at `now`. Return None if the request is genuine. Otherwise
+        return the refusal. Never raises."""
 
     def payload(self, request: Incoming) -> bytes:
         """Return the document, decoded or decrypted if the scheme wraps it. Called only for a

@@ -177,7 +177,8 @@ def _next(text: str, end: int) -> int:
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a member as text, with numbers as written. None for null, objects and lists."""
+    """Return a JSON value as text. Numbers stay as written. The result is None for null, an object
+    or a list."""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value) if isinstance(value, str) else None
@@ -227,8 +228,8 @@ class RequestPlace:
 
     @property
     def name(self) -> str:
-        """The name that follows the kind and a colon. If the place lists several header names, the
-        first name."""
+        """The name in the place, which comes after the kind and a colon. If the place lists several
+        header names, the result is the first name."""
         return self.text.partition(":")[2].partition(",")[0]
 
 

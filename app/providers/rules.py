@@ -113,7 +113,8 @@ def _one_line(value: str) -> str:
 
 
 def mac(value: Any) -> str:
-    """Return a scheme's name: one of SCHEMES, `none`, or `named:` with a module of `named/`."""
+    """Check the name of a scheme. The name is one of SCHEMES, or `none`, or `named:` followed by a
+    module of `named/`."""
     if type(value) is str and value.startswith("named:"):
         if kit.named_scheme(value) is None:
             raise ValueError(f"must be named: plus one of {', '.join(kit.names_of('SCHEME'))}")
@@ -129,7 +130,8 @@ def code(value: Any) -> str:
 
 
 def timestamp_place(value: Any) -> str:
-    """Return the location of a timestamp: a place in the request, or `signature:LABEL`."""
+    """Check the location of a timestamp. The location is a place in the request, or
+    `signature:LABEL`."""
     kind, _, label = text(value).partition(":")
     return words(value) if kind == "signature" and label else place(value)
 
@@ -141,14 +143,15 @@ def zone(value: Any) -> str:
 
 
 def note(value: Any) -> str:
-    """Return a sentence for people, in one line that a terminal can show."""
+    """Check a sentence for people. It must be one line that a terminal can show."""
     if len(text(value)) > MAX_NOTE or not value.isprintable():
         raise ValueError(f"must be one line of at most {MAX_NOTE} printable characters")
     return str(value)
 
 
 def event_name(value: Any) -> str:
-    """Return an event's name as the provider's own page spells it."""
+    """Check the name of an event. The name must be written exactly as on the provider's own
+    page."""
     if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
         raise ValueError(
             f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks and *"
@@ -157,7 +160,8 @@ def event_name(value: Any) -> str:
 
 
 def answer_text(value: Any) -> str:
-    """Return a short text in one line. An empty text means an empty answer."""
+    """Check the text of an answer. It must be short and on one line. An empty text means an empty
+    answer."""
     if type(value) is not str or len(value) > MAX_ANSWER:
         raise ValueError(f"must be a text of at most {MAX_ANSWER} characters")
     return _one_line(value)
@@ -168,14 +172,15 @@ def media_type(value: Any) -> str:
 
 
 def calling_code(value: Any) -> str:
-    """Return a country's calling code (ITU-T E.164)."""
+    """Check a country's calling code (ITU-T E.164)."""
     if not re.fullmatch(r"[1-9][0-9]{0,2}", text(value)):
         raise ValueError('must be a calling code of one to three digits, such as "254"')
     return str(value)
 
 
 def claims(pair: tuple[str, Any]) -> str:
-    """Return the claim for a provider's word, which may end in `*`."""
+    """Check the claim that the profile states for a word of the provider. The word may end
+    in `*`."""
     word, meaning = pair
     if "*" in word[:-1]:
         raise ValueError("may have a * only at its end")
@@ -183,7 +188,8 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Return a kind of events. A `*` at its end matches all kinds that begin like it."""
+    """Check the name of a kind of events. If the name ends in `*`, it stands for all kinds that
+    begin with the characters before the `*`."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * only at its end")
     return str(value)
@@ -197,14 +203,14 @@ def credential_note(pair: tuple[str, Any]) -> str:
 
 
 def header(pair: tuple[str, Any]) -> str:
-    """Return the value of a header that we send."""
+    """Check the value of a header that we send. The name of the header is checked, too."""
     name, value = pair
     header_values(name)  # raises where it is not a header name in lower case
     return words(value)
 
 
 def decimals(pair: tuple[str, Any]) -> int:
-    """Return the number of decimals that the provider uses for a currency."""
+    """Check the number of decimals that the provider uses for a currency."""
     currency, value = pair
     if currency not in EXPONENTS:
         raise ValueError("is not a currency code of ISO 4217")
@@ -233,7 +239,7 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """Return an option of a named verifier, which checks the value itself."""
+    """Check the type of an option of a named verifier. The verifier checks the value."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

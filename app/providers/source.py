@@ -255,7 +255,8 @@ class Source:
         return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None if the request is genuine at `now`, else the refusal. Never raises."""
+        """Check a request that arrived at `now`. Return None if the request is genuine. Otherwise
+        return the refusal. Never raises."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return (
             ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)

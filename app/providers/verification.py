@@ -98,7 +98,8 @@ class Verifier(kit.NamedVerifier):
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None if the request is genuine and recent, else the refusal. Never raises."""
+        """Check a request. Return None if the request is genuine and recent. Otherwise return the
+        refusal. Never raises."""
         request = self.request(incoming)
         if self._items is None:
             return self._verify_one(request, now)

@@ -105,8 +105,8 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Note that two orders share a reference or event id. Each order then sees the other's
-        events."""
+        """Record that two orders share a reference or event id. Each order then sees the other
+        order's events."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 

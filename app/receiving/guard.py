@@ -215,7 +215,7 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Note that the sender will send no more (FIN). Answer all complete requests, then close
+        """Record that the sender will send no more (FIN). Answer all complete requests, then close
         (RFC 9112, 9.6). Return True to keep our side open."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
@@ -225,7 +225,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Note in the running request, and in each waiting request, that its sender has hung up."""
+        """Mark the running request, and each waiting request, because the sender has hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
@@ -272,7 +272,7 @@ class GuardedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is complete. From now on its sender waits for an answer."""
+        """Mark the request as complete. From now on its sender waits for an answer."""
         if len(self.headers) != self._fields:
             raise AmbiguousRequest("header fields after the body, which are not accepted")
         self._stage, self._unframed = "", 0

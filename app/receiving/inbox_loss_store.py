@@ -152,7 +152,10 @@ def left(connection: PlainConnection) -> Left:
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
-    """Note that the file was closed properly, with this last number."""
+    """Record that the file was closed properly.
+
+    last  number of the last row in the file
+    """
     inbox_store.put_counter(connection, inbox_store.CLOSED, last + 1)
 
 
@@ -167,7 +170,7 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Note a loss for the next start. Return the loss as noted, with no part of it in the
+    """Record a loss for the next start. Return the recorded loss, which never ends in the
     future."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
@@ -272,9 +275,9 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap in the deliveries that these lost rows cause.
+    """Return the gap in the deliveries that results from the loss of these rows.
 
-    kept  what a running process knows about the content of each row, by row number
+    kept  content of each row that a running process still knows, by row number
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)

@@ -213,8 +213,8 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Note that the database file itself now contains everything that was read from the inbox.
-    Before, a part of it may have been only in the log of the database."""
+    """Record that the database file itself now contains everything that was read from the inbox.
+    Until now, the newest part may have been only in the log of the database."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
@@ -466,8 +466,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Note the orders that a suspect mentions. They are held if the suspect is set aside. Does
-    nothing if another reader has the suspect."""
+    """Store which orders a suspect mentions. If the suspect is set aside later, these orders are
+    held. Does nothing if another reader has the suspect."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),

@@ -247,8 +247,8 @@ class InboxWriter:
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Note the database's last commit in the file. After QUIET_S without a commit, fold the
-        database's log."""
+        """Store the number of the database's last commit in the file. If there was no commit for
+        QUIET_S, write the database's log into the database file."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now

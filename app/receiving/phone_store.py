@@ -148,7 +148,8 @@ async def is_other_key(connection: AsyncConnection, used: str | None, name: byte
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
-    """Return whether there are digests of keys other than the one with this name."""
+    """Return whether the database has digests that were made with another key than the key with
+    this name."""
     # One key's digests are adjacent, so two index lookups show whether there are others.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (

@@ -59,8 +59,11 @@ class RejectionRate:
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Set the rates in rejections a minute: for all addresses together, and for each
-        address."""
+        """Set how many rejections may be stored in a minute.
+
+        in_all       limit for all addresses together
+        per_address  limit for each address
+        """
         self._clock = clock
         self._per_address = per_address
         self._all = Allowance(in_all, clock())

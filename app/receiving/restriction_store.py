@@ -96,7 +96,7 @@ def restriction_totals(
 
 
 def write_restrictions(connection: PlainConnection, rows: Sequence[RestrictionRow]) -> None:
-    """Restrict things because of an erasure."""
+    """Store restrictions that result from an erasure."""
     insert_rows(connection, table="restrictions", columns=_COLUMNS, rows=rows, conflict=_AGAIN)
 
 

@@ -56,7 +56,10 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Steps in time order, the signers, and the ledger expected at `ends_at`."""
+    """One order's events and records to play, in time order, with the signers of the events.
+
+    expected  the ledger that the receiver must show at `ends_at`
+    """
 
     order: str
     steps: tuple[ScriptStep, ...]
@@ -136,9 +139,9 @@ _PASSING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Receiver of a script.
+    """The receiver to which a script is played.
 
-    token  token of the API; None to leave out the shop's records
+    token  token of the receiver's API; None to leave out the shop's records
     """
 
     client: httpx2.AsyncClient

@@ -357,8 +357,8 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Play in this task group from now on. Raises OSError if the truth file cannot be
-        written."""
+        """Start to play the scenarios of sessions in this task group. Raises OSError if the truth
+        file cannot be written."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)

@@ -71,7 +71,8 @@ class WebhookSender:
         self._limiter = anyio.CapacityLimiter(settings.max_concurrent)
 
     async def deliver_once(self, parcel: Parcel) -> bool:
-        """Try once. Return whether the try ended the delivery."""
+        """Send a delivery once. Return whether the answer ends the delivery, so that it is not
+        repeated."""
         async with self._limiter:
             return parcel.is_settled_by(await self._post(parcel))
 

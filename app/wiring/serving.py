@@ -176,7 +176,8 @@ NOTE_AGAIN_S: Final = 5.0
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
-    """Log where the server listens once it is listening. Note the last address for `doctor`."""
+    """Wait until the server listens, and log each address. Store the last address in the database
+    for `doctor`."""
     # Uvicorn announces its start only by a flag.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)

@@ -30,8 +30,8 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Starter of other processes in which use cases run, under the given settings. This class
-    implements `Elsewhere`."""
+    """Runs use cases in other processes, with the given settings. This class implements
+    `Elsewhere`."""
 
     settings: Settings
 

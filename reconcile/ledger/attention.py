@@ -54,9 +54,8 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
-    """Return a function that tells whether a person has accepted a finding of this ledger. The
-    acceptance of a finding counts only if the person accepted it when all its evidence was already
-    known."""
+    """Return a function that tells whether a person has accepted a finding of this ledger. An
+    acceptance does not count if evidence of the finding became known after it."""
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id

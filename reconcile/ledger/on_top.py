@@ -82,8 +82,8 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the parts of one capture by kind: the smallest stated base, and the largest stated
-    amount of every other kind."""
+    """Return the parts of one capture by kind. If several amounts are stated for the base, the
+    smallest counts. If several amounts are stated for another kind, the largest counts."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}

@@ -203,8 +203,8 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """Return the order's price: from the shop's record, else from requested sessions, else from
-    events."""
+    """Return the order's price. The shop's record of the order states it first. Without such a
+    record, the last requested session states it. Without such a session, the events state it."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)
@@ -380,8 +380,8 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if money went back on a payment without a known capture; else return
-    None."""
+    """Decide `unresolved` if money went back on a payment for which no capture is known. Otherwise
+    return None."""
     unknown = [
         p
         for p in judgement.payments
@@ -700,8 +700,8 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    """Decide an order without money: by its open attempts, else by the attempt that ended last.
-    Without attempts, the shop's cancellation or order record decides."""
+    """Decide an order on which no money moved. Its open attempts decide. If no attempt is open, the
+    attempt that ended last decides. If there are no attempts, the shop's records decide."""
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

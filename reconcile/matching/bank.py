@@ -208,8 +208,8 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return every pair of a payout and a line that a person joined or whose line names the
-        payout."""
+        """Return every pair of a payout and a bank line that belong together. Either a person
+        joined them, or the line names the payout."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -300,8 +300,8 @@ class BankLeg:
                     free = next(waiting, None)
 
     def _returned(self) -> Iterator[Link]:
-        """Join each failed payout with two bank lines. In one line its money comes in, and in the
-        other line the same money goes back."""
+        """Join each failed payout with two bank lines: the line by which its money arrived, and the
+        line by which the money went back."""
         lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
         for line in self._left_lines():
             lines[line.currency, line.minor].append(line)

@@ -155,7 +155,8 @@ class Equation:
 
     @property
     def sides(self) -> str:
-        """Return both sides for people: rows, or money in major units."""
+        """Return a text with the two sides of the equation. The sides are numbers of rows, or money
+        in major units."""
         if self.name == _ROWS or not self.currency:
             return f"{self.left:,} and {self.right:,}"
         left, right = (Money(minor=m, currency=self.currency) for m in (self.left, self.right))

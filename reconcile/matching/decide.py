@@ -289,8 +289,8 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Return a verdict if the ledger is unresolved although the book agrees with the money; else
-    None.
+    """Return a verdict if the ledger is unresolved although the book agrees with the money. Return
+    None in every other case.
 
     Also return None if the book names a second payment method that paid the rest of the price. In
     that case the ledger is unresolved only because it does not know about that method.

@@ -85,7 +85,7 @@ class LineLike(Protocol):
 
 
 class ReturnLike(CaptureLike, Protocol):
-    """Money that went back once. Its amount may be positive or negative."""
+    """One amount of money that went back. The amount may be positive or negative."""
 
     @property
     def kind(self) -> EntryKind: ...
@@ -142,8 +142,8 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield a payment's returns that are settled in another currency, with the lines that settle
-    them. The lines are sorted by id. Returns dated after the last line are left out."""
+    """Yield the refunds and chargebacks of a payment that lines settle in another currency. Each
+    result also has these lines, sorted by id. Movements dated after the last line are left out."""
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:

@@ -73,7 +73,8 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the names of the first offers that fit, visiting each distinct amount once."""
+    """Return the names of the first offers that fit the wanted offer. Offers of one amount are
+    searched together, so that the search stays fast."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []

@@ -18,9 +18,10 @@ from reconcile.money import MAX_MINOR, Money
 
 
 class Capture(NamedTuple):
-    """Money that came once. `minor` is positive.
+    """One amount of captured money. `minor` is positive.
 
-    part  distinguishes captures of one payment that one event states; empty for the first
+    part  text that distinguishes several captures of one payment in one event; empty for the first
+          capture
     """
 
     key: str
@@ -35,12 +36,13 @@ class Capture(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Return source and part, which distinguish captures of one order and payment."""
+        """Return a text with the source and the part of the capture. It distinguishes the captures
+        of one order and payment."""
         return f"{self.source}:{self.part}" if self.part else self.source
 
 
 class Return(NamedTuple):
-    """Money that went back once. `minor` is positive."""
+    """One amount of money that went back. `minor` is positive."""
 
     order: str
     kind: EntryKind

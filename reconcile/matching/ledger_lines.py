@@ -46,7 +46,7 @@ class Doubted:
     """A payment in doubt.
 
     unsure  kinds of its movements whose amount is not certain
-    cites   ids of the events that its movements rest on
+    cites   ids of the events that state its movements
     """
 
     source: str

@@ -43,7 +43,7 @@ def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 
 
 def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line may settle this return, whatever the amount."""
+    """Return whether a line may settle a refund or chargeback. The amounts are not compared."""
     return (
         row.kind != "returned"
         and taken.currency == row.currency
@@ -72,11 +72,13 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Return whether a line returns money.
+    """Return whether a line is about money that went back, and not about a payment.
 
-    A line of any kind but payment returns money. A payment line may also be the correction of a
-    capture. It returns money only if it is negative, and if its amount equals one return of its
-    payment or the sum of all returns.
+    Every line that is not a payment line is about such money. A negative payment line may be the
+    correction of a capture. It counts as money that went back in two cases only:
+
+    - its amount equals one refund or chargeback of its payment
+    - its amount equals the sum of all of them
     """
     if row.kind != "payment":
         return True
@@ -86,13 +88,15 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns of one payment that add up to these lines; an empty list if no returns do.
+    """Return the refunds and chargebacks of one payment that add up to these lines. Return an empty
+    list if none add up.
 
-    The following are tried in order:
+    These combinations are tried in order:
 
-    - one return
-    - all returns, because one line may combine several refunds
-    - all returns up to the date of the last line, because part of a lost dispute may have come back
+    - one movement
+    - all movements, because one line may combine several refunds
+    - all movements up to the date of the last line, because part of a lost dispute may have come
+      back
       later
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]

@@ -127,8 +127,8 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """Return a ledger line as a row: flat if the line is plain, else with the whole line
-    attached."""
+    """Convert a ledger line to a row. The row of a plain line is flat. Every other row contains the
+    whole line."""
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -246,8 +246,8 @@ class Lines:
 
 
 def claims(row: BookRow) -> bool:
-    """Return whether a line says that money moved. Without a status, only accounting entries and
-    lines with a refunded amount say so."""
+    """Return whether a line says that money moved. The line may have no status. Then it must be an
+    accounting entry or state a refunded amount."""
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
@@ -397,8 +397,8 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
 
 def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two rows of different amounts may be one movement that was corrected. But they
-    may also be two movements, such as two refunds of one payment on one day."""
+    """Return whether two rows with different amounts may be one movement that was corrected. The
+    result is not certain: two refunds of one payment on one day also look like this."""
     if one.money == other.money or _opposite(one, other) or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)
@@ -415,9 +415,11 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether both rows have a time of day, and no change of zone makes them equal.
+    """Return whether the times of day of two rows show that they are two movements. A row without a
+    time of day shows nothing.
 
-    Times that differ by whole quarters of an hour may be one instant read in two zones.
+    Times that differ by whole quarters of an hour may be one instant that was read in two time
+    zones.
     """
     if one.settled_at is None or other.settled_at is None:
         return False

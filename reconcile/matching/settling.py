@@ -53,7 +53,8 @@ class Settling:
         self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
-        """Place fees, refunds, disputes and all rows that match. Return the rest."""
+        """Put fees, refunds, disputes and all rows that match into buckets. Return the captures and
+        lines without a partner."""
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
@@ -95,8 +96,8 @@ class Settling:
     def _reversed(
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
-        """Place captures that a reversal took back before they were paid out. Return the other
-        captures."""
+        """Put captures that were reversed before they were paid out into a bucket. Return the other
+        captures, and the refunds and chargebacks that are left."""
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -177,7 +178,8 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place captures settled in another currency, with their lines. Return the rest."""
+        """Put captures that are settled in another currency into a bucket, together with their
+        lines. Return the other captures and the other lines."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -412,7 +414,8 @@ class Settling:
     def _returned(
         self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
     ) -> list[Return]:
-        """Place the lines that settle returns. Return the returns that no line settles."""
+        """Put each statement line that settles a refund or chargeback into a bucket. Return the
+        refunds and chargebacks that no line settles."""
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
@@ -465,8 +468,8 @@ class Settling:
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
-        """Report lines of one payment and kind if their sum differs from the returned money. Return
-        the returns that no line settles."""
+        """Report statement lines whose sum differs from the money that went back. The lines have
+        one payment and one kind. Return the refunds and chargebacks that no line settles."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]

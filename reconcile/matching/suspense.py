@@ -202,9 +202,9 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the steps by which a person's decision takes money out of suspense.
+    """Yield the steps of a person's decision that move money out of suspense.
 
-    back  whether to yield the steps that undo the decision instead
+    back  whether to yield the opposite steps, because the decision was withdrawn
     """
     if placing.into not in ("order", "other_business"):
         return

@@ -184,8 +184,10 @@ class Transaction:
 
     what     words for people: `captured`, `settled payment`, `written off: not_settled`
     method   the payment method, as the statement names it
-    cites    ids of the events, lines and breaks that it rests on
-    adjusts  the closed month that it adjusts; None if it belongs to the month of its own date
+    cites    ids of the events, lines and breaks that prove the movement
+    adjusts  the closed month that the transaction adjusts; None if the transaction belongs to the
+             month
+             of its own date
     """
 
     at: Instant

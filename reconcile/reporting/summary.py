@@ -102,7 +102,8 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return for each currency a row for each cause, as in the vocabulary, then all breaks."""
+    """Return the totals of the breaks. Each currency has one row for each cause, in the order of
+    CAUSES, followed by a row for all breaks."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -119,7 +120,8 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return for each currency a row for each age, the youngest first, then all breaks."""
+    """Return the totals of the breaks by age. Each currency has one row for each age, the youngest
+    first, followed by a row for all breaks."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

@@ -155,7 +155,8 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def code_words(column: str, code: str) -> str:
-    """Return the words of a code in a column, or else the code itself as a word."""
+    """Return the words that explain a code in a column. For an unknown code, return the code itself
+    in words."""
     known = CODE_WORDS[column].get(code)
     return code.replace("_", " ").capitalize() if known is None else known
 

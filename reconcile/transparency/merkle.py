@@ -72,7 +72,8 @@ def span_hash(span: Span, nodes: Nodes) -> Hash:
 
 
 def _joined(subtrees: list[Hash]) -> Hash:
-    """Return the hash over complete subtrees, each smaller than the one before."""
+    """Return the joint hash of several complete subtrees. The subtrees are sorted by size, the
+    largest first."""
     if not subtrees:
         return EMPTY
     *others, found = subtrees

@@ -143,7 +143,8 @@ class OrderTree:
         self._touched: set[int] = set()
 
     def get(self, commitment: bytes) -> tuple[int, int] | None:
-        """Return the number of an order's leaves and the index of the newest one."""
+        """Return the number of leaves that name an order, and the index of the newest of these
+        leaves."""
         return self._groups.get(group_of(commitment), {}).get(commitment)
 
     def put(self, entry: OrderEntry) -> None:
