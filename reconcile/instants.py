@@ -98,8 +98,8 @@ def moment_of(instant: Instant) -> datetime:
 def parse_instant(text: str) -> Instant:
     """Parse an RFC 3339 date-time. Digits beyond the microsecond are cut off, never rounded up.
 
-    Raises ValueError with a sentence if the text has another form, or no real time between 1970
-    and 9999. A leap second (:60) is read as the next second.
+    Raises ValueError if the text has another form, or is not a real time between 1970 and 9999. The
+    message of the error is a sentence. A leap second (:60) is read as the next second.
     """
     if _PLAIN.fullmatch(text) is not None:
         try:

@@ -58,7 +58,8 @@ class Month:
 
 
 def month_named(name: str) -> Month:
-    """Parse `2026-10` as a month in UTC. Raises ValueError with a sentence for other text."""
+    """Parse `2026-10` as a month in UTC. Raises ValueError for any other text. The message of the
+    error is a sentence."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
@@ -94,7 +95,8 @@ class Calendar:
     def day(self, text: str) -> tuple[Instant, Instant]:
         """Return the start of the day `2026-10-12` and of the day after.
 
-        Raises ValueError with a sentence unless the text is a day of 1970 to 9999.
+        Raises ValueError unless the text is a day of 1970 to 9999. The message of the error is a
+        sentence.
         """
         if _DAY.fullmatch(text) is None:
             raise ValueError("not a day such as 2026-10-01")
@@ -116,7 +118,8 @@ class Calendar:
         return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """Return an open month by its name. Raises ValueError with a sentence for other text."""
+        """Return an open month by its name. Raises ValueError for any other text. The message of
+        the error is a sentence."""
         plain = month_named(name)
         start = _month_start(plain.year, plain.number, self.zone)
         end = _month_start(plain.year, plain.number + 1, self.zone)

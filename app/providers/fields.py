@@ -180,7 +180,8 @@ LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
 
 
 def compile_location(text: str) -> Find:
-    """Compile a location to a function that finds its value. Raises ValueError with a sentence."""
+    """Compile a location to a function that finds its value. Raises ValueError if the location is
+    malformed. The message of the error is a sentence."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")

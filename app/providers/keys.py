@@ -61,9 +61,9 @@ class KeyRing:
 
 
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
-    """Compile each secret, in order. Raises ConfigurationError with all problems at once.
+    """Compile each secret, in order. Raises ConfigurationError, which lists all problems.
 
-    strict  whether a shared secret must be long enough and have no blanks around it
+    strict  whether a shared secret must be long enough and must not begin or end with blanks
     """
     texts = [*secrets.listed, *secrets.named.values()]
     if profile.signature.mac == UNSIGNED:

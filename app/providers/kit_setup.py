@@ -67,7 +67,10 @@ class Setup:
         return default
 
     def listed(self, make: Callable[[str], T]) -> tuple[T, ...]:
-        """Convert each listed secret. `make` raises ValueError with the problem."""
+        """Convert each listed secret.
+
+        make  function that converts a secret; it raises ValueError whose message is the problem
+        """
         secrets = self._secrets.listed
         made = [
             self._made(f"secret {number} of {len(secrets)}", secret, make)
@@ -78,7 +81,7 @@ class Setup:
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
         """Convert each named secret, except the secrets whose names are in `parts`.
 
-        make  function that converts a secret, and raises ValueError with the problem
+        make  function that converts a secret; it raises ValueError whose message is the problem
         """
         made = {
             name: self._made(f"secret {name!r}", secret, make)
@@ -104,7 +107,8 @@ class Setup:
             return None
 
     def conclude(self) -> None:
-        """Raise ConfigurationError with every problem, including unknown options."""
+        """Raise ConfigurationError if any problem was found. The error lists every problem,
+        including unknown options."""
         for name in self._left:
             self.problem(f"signature.options.{name} is not an option of this scheme")
         if self._problems:

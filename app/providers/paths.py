@@ -46,7 +46,8 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raises ValueError whose message is a sentence.
+    """Split the text of a path into its steps. Raises ValueError if the path is malformed. The
+    message of the error is a sentence.
 
     each  whether the path may contain `[*]`; it may contain `[*]` only once
     """
@@ -268,7 +269,8 @@ PLACES: Final[Mapping[str, Callable[[str], FindValues]]] = {
 
 
 def compile_place(text: str) -> RequestPlace:
-    """Compile a place that a profile names. Raises ValueError with a sentence."""
+    """Compile a place that a profile names. Raises ValueError if the place is malformed. The
+    message of the error is a sentence."""
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")

@@ -327,7 +327,8 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Read the events of a body. Raises Unreadable with one sentence.
+        """Read the events of a body. Raises Unreadable if this fails. The message of the error is a
+        sentence.
 
         body  the body, decrypted or unwrapped if its scheme requires that
         """

@@ -290,7 +290,8 @@ class Source:
         return ProviderReply(200, ((b"content-type", b"text/plain"),), echo.encode("ascii"))
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a genuine request. Raises Unreadable with one sentence.
+        """Read the events of a genuine request. Raises Unreadable if this fails. The message of the
+        error is a sentence.
 
         digest  SHA-256 of the body, 64 hex digits
         """
@@ -410,7 +411,8 @@ class ProfileReader:
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a request. Raises Unreadable with one sentence."""
+        """Read the events of a request. Raises Unreadable if this fails. The message of the error
+        is a sentence."""
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:

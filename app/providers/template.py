@@ -41,7 +41,8 @@ FILTERS: Final[Mapping[str, Filter]] = {
 
 
 def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return the filters with these names. Raises ValueError with a sentence."""
+    """Return the filters with these names. Raises ValueError for an unknown name. The message of
+    the error is a sentence."""
     for name in names:
         if name not in FILTERS:
             raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}; {ELSE}")
@@ -83,7 +84,8 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """Split a template into tokens. Raises ValueError with a sentence."""
+    """Split a template into tokens. Raises ValueError if the template is malformed. The message of
+    the error is a sentence."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):

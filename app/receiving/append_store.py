@@ -371,7 +371,8 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Judge the arrivals and write them. The caller writes the seal marks and sets orders due."""
+    """Decide the verdict on each arrival, and store the arrivals. The caller writes the seal marks
+    and makes the orders due."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False
@@ -474,7 +475,7 @@ async def keep_arrivals(
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
-    """Return the events to ask the provider about, including redelivered ones."""
+    """Return the events that the provider must be asked about. Redelivered events are included."""
     return [
         ToAsk(a.event, a.received_at, a.lane)
         for a in arrivals

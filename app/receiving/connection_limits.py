@@ -55,7 +55,7 @@ class Guarded(Protocol):
 
 
 class ConnectionLimits:
-    """Limiter that admits connections and closes stalled ones. Each server has one."""
+    """Admits the connections of one server within limits, and closes stalled connections."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits

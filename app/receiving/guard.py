@@ -334,8 +334,8 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        """Count bytes that were discarded after an answer. Close the connection after
-        LINGER_BYTES."""
+        """Add to the number of bytes that were discarded after an answer. If it exceeds
+        LINGER_BYTES, close the connection."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self.transport.close()

@@ -126,7 +126,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept no more items, and refuse waiting ones, because no writer is left."""
+        """Accept no more items, and refuse the items that wait, because no writer is left."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()

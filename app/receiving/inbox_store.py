@@ -407,7 +407,8 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return a gap if the file that the database has read is missing or was replaced; else None."""
+    """Return a gap if the file that the database has read from is missing or was replaced.
+    Otherwise return None."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -538,8 +539,8 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """Return the inbox file; None if it does not exist, as for a database that was never
-        served."""
+        """Return the inbox file. Return None if the file does not exist, because the database was
+        never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 

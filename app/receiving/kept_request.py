@@ -29,8 +29,9 @@ class Kept(NamedTuple):
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for an id that is in no log, or that the caller may not see. Both cases have
-    the same text, so that the caller cannot tell them apart."""
+    """Return the error for a delivery that cannot be shown. Either no delivery has this id, or the
+    caller must not see the delivery. The text is equal in both cases, so that the caller cannot
+    tell which one applies."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -66,12 +67,12 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery. Note in the audit trail who sends the request,
-    and to which address.
+    """Return the request that brought a delivery. The request shows who sent it and to which
+    address, so an entry is added to the audit trail.
 
     Raises NotFoundError if there is no such delivery. Raises UsageError if the delivery's body is
-    restricted or not stored whole. Raises UsageError if the caller may not see bodies, or has seen
-    too many this hour.
+    restricted or was not stored whole. Raises UsageError if the caller may not see bodies, or has
+    seen too many bodies this hour.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

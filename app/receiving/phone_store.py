@@ -49,7 +49,7 @@ def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant)
 
 
 def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
-    """Insert notes; existing ones stay unchanged."""
+    """Store notes. Notes that are already stored stay unchanged."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
         insert_rows(

@@ -214,8 +214,8 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Note that the reader ended normally, so that rows it has not read do not become
-        suspects."""
+        """Record that the reader ended normally. The rows that it has claimed and not read then do
+        not become suspects."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)

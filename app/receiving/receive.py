@@ -151,7 +151,8 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Judge one request and store it. Returns after the commit, and raises nothing."""
+    """Decide whether one request is accepted, and store it. Returns after the commit. Never
+    raises."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)

@@ -131,7 +131,7 @@ def judged(
     not_kept: int = 0,
     gaps: Sequence[Gap] = (),
 ) -> SourceState:
-    """Judge one source.
+    """Return the state of one source.
 
     latest    latest deliveries of the source, newest first
     behind    age in seconds of the oldest unread delivery of any source; 0 if all are read

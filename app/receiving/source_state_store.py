@@ -53,8 +53,9 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Store when each source's deliveries were last accepted and read, and count the refused ones.
-    The caller holds the lock LINKING, so that no other transaction writes these counters."""
+    """Store when each source's deliveries were last accepted and last read, and count refused
+    deliveries. The caller holds the lock LINKING, so that no other transaction writes these
+    counters."""
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
         names = (ACCEPTED, READ_AT) if is_read else (ACCEPTED,)

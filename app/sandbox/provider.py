@@ -164,7 +164,7 @@ class TruthBook:
         self._changed(order)
 
     def happened(self, session: sessions.CheckoutSession, happening: Happening) -> None:
-        """Note an event of an opened session."""
+        """Add an event of an open session to the truth."""
         order = session.asked.order
         self._orders[order].happenings.append(happening)
         self._changed(order)

@@ -171,7 +171,8 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """Parse JSON, with all numbers as Decimal. Raises ValueError with a sentence.
+    """Parse JSON, with all numbers as Decimal. Raises ValueError for invalid JSON. The message of
+    the error is a sentence.
 
     Repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond MAX_DEPTH are
     refused.

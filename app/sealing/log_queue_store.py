@@ -39,7 +39,8 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries whose reading or whose order may change, so that the change is sealed."""
+    """Mark deliveries that may have a new reading or a new order. The marks cause the change to be
+    sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 

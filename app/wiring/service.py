@@ -237,7 +237,8 @@ class Service:
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """Note that a part has failed. Readiness turns red, and `stopped` returns."""
+        """Record that a part of the service has failed. From now on the service is not ready, and
+        `stopped` returns."""
         self._broken.append(reason)
         self._stop.set()
 

@@ -589,7 +589,8 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Group events by their refund reference, else by their event id."""
+    """Group events by refund. Events with one refund reference form a group. Events without a
+    refund reference are grouped by event id."""
     events = list(heard)
     return [*_by_reference(events).values(), *_unnamed(events)]
 

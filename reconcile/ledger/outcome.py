@@ -156,7 +156,7 @@ class Judgement:
 
 
 def decide(case: Case) -> Judgement:
-    """Judge the attempts, then the order from all of them."""
+    """Decide every attempt. Then decide the order from the evidence of all attempts."""
     attempts = tuple([decide_attempt(evidence, case) for evidence in case.attempts])
     payments = payments_of(case.attempts, case.filed)
     movements = movements_of(payments)

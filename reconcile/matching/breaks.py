@@ -291,7 +291,8 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted amounts if the last run still found the break; else None."""
+        """Return the amounts that a person accepted. Return None if the last run did not find the
+        break, or if nobody has accepted it."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

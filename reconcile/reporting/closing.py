@@ -92,7 +92,8 @@ def added(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """Return the present figures minus the earlier ones, sorted by name."""
+    """Return the differences between the present figures and the earlier figures, sorted by
+    name."""
     negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
     return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 

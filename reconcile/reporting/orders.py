@@ -184,7 +184,7 @@ class TimeSums:
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
     def rows(self) -> tuple[r.TimeRow, ...]:
-        """Return a row for every interval, including empty ones."""
+        """Return a row for every interval, even if no order was opened in the interval."""
         return tuple(
             r.TimeRow(start=start, **{group: counts[group] for group in r.GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)

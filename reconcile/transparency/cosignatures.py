@@ -69,7 +69,8 @@ class VerifierKey:
 
 
 def read_cosigner(text: str) -> VerifierKey:
-    """Parse the key of a witness. Raises ValueError with one sentence that says why."""
+    """Parse the key of a witness. Raises ValueError if the key is malformed. The message of the
+    error is a sentence."""
     name, _, rest = text.partition("+")
     hex_id, _, encoded = rest.partition("+")
     raw = _decoded(encoded)
@@ -107,7 +108,7 @@ def body_of(note: str) -> str:
 
 
 def signatures_of(note: str) -> list[NoteSignature]:
-    """Return the signatures of a note. Malformed ones are skipped."""
+    """Return the signatures of a note, without malformed signatures."""
     lines = note.rpartition("\n\n")[2]
     return read_signatures(lines) if lines.endswith("\n") else []
 

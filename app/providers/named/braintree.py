@@ -26,7 +26,8 @@ from reconcile.instants import Instant
 def xml_to_json(document: bytes) -> bytes:
     """Convert an XML document to the JSON `{"<root>": …}`.
 
-    Raises Unreadable with a sentence that quotes nothing.
+    Raises Unreadable if the document cannot be parsed. The message of the error does not quote the
+    document.
     """
     if document.startswith(TRIAL):
         raise Unreadable(TRIED)
