@@ -55,7 +55,8 @@ class Guarded(Protocol):
 
 
 class ConnectionLimits:
-    """Admits the connections of one server within limits, and closes stalled connections."""
+    """Limits on the connections of one server. This class admits connections, and closes stalled
+    connections."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits

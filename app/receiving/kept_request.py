@@ -67,12 +67,14 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery. The request shows who sent it and to which
-    address, so an entry is added to the audit trail.
+    """Return the request that brought a delivery, to be sent on. The audit trail records which
+    person sends the request, and to which address.
 
     Raises NotFoundError if there is no such delivery. Raises UsageError if the delivery's body is
     restricted or was not stored whole. Raises UsageError if the caller may not see bodies, or has
     seen too many bodies this hour.
+
+    to  address to which the person sends the request
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

@@ -30,7 +30,7 @@ Refused = tuple[type[TallyhookError], str]
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Runs use cases in other processes, with the given settings. This class implements
+    """Runner of use cases in other processes, with the given settings. This class implements
     `Elsewhere`."""
 
     settings: Settings
