@@ -105,8 +105,7 @@ class SignatureFormat:
 
     needs    members of `Layout` that the format requires
     entries  function of a layout and a header value. It returns the encoded signatures that have
-             the
-             layout's label
+             the layout's label
     write    function of a layout and an encoded signature. It returns the header value
     """
 

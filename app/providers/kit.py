@@ -206,14 +206,13 @@ class Particulars:
 
     other_form  takes the template of the signed content. Returns a second template, because the
                 provider sometimes signs that content instead. Both cover the same parts of the
-                  request
+                request
     greeting    takes the JSON object of a verified request, and returns the text to echo before
                 events are delivered. The text has 1 to 255 printable ASCII characters. Any other
                 value means that the request is a delivery
     capturing   takes an event and its data. Returns the payment method, if payments by this method
-                are
-                captured without a further event. The source must list the method in CAPTURES. The
-                method counts only with a credential `webhook`, because the method is unsigned
+                are captured without a further event. The source must list the method in CAPTURES.
+                The method counts only with a credential `webhook`, because the method is unsigned
     split       takes an event, its bytes and its data, and returns the events in it, each with its
                 own bytes
     movements   takes a fetched answer with the claim `succeeded`, and returns the refunds and

@@ -184,8 +184,7 @@ class ShopMembers:
 
     where      the locations of the account
     accounts   our accounts; empty if the account is not checked. If `accounts` is empty and
-               `connected`
-               is true, each event that names an account belongs to another shop
+               `connected` is true, each event that names an account belongs to another shop
     connected  whether events name an account only if it is not the account of the key (see
                `AccountRule`)
     only       the fields that the shop itself sets, each with the values that belong to us

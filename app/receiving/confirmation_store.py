@@ -388,8 +388,7 @@ async def await_again(
     are all events that ever waited and got no final answer.
 
     not_known  the kind of answer that says that the provider does not know the payment. This answer
-               is
-               final
+               is final
     never      the sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})

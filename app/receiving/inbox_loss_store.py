@@ -94,8 +94,7 @@ class Noted(NamedTuple):
     """The last row number in a note.
 
     complete  whether the note certainly has the last number of the file. If the machine has
-              restarted
-              since the note was written, the file may have assigned later numbers
+              restarted since the note was written, the file may have assigned later numbers
     """
 
     last: int

@@ -384,9 +384,8 @@ def gap_since_backup(
 
     file  facts of the present inbox file
     last  value of LAST_COMMIT in the replaced database; None if it cannot be read. Without this
-          value,
-          the gap ends now. The note in the file may be a second old, and commands do not update the
-          note
+          value, the gap ends now. The note in the file may be a second old, and commands do not
+          update the note
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:

@@ -73,8 +73,7 @@ class Restriction:
     """One restricted item, such as an order, a delivery or a bank line.
 
     until  when the restriction ends; None if the end is not known. In that case, a daily check
-           looks
-           whether the reason still exists
+           looks whether the reason still exists
     why    a key of REASONS
     """
 

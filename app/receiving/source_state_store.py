@@ -210,8 +210,7 @@ class LastEvent(NamedTuple):
     of_payment  whether the event is about a payment and counts without further confirmation
     placed      whether the event is in an order's ledger
     others      whether the event belongs to another shop or seller. An event without a seller
-                counts as
-                another seller's if the source requires a seller
+                counts as another seller's if the source requires a seller
     """
 
     received_at: Instant

@@ -46,10 +46,8 @@ class Sealable(NamedTuple):
     subject  identifier of the row, unique among the rows of all kinds
     order    reference of the order that the leaf names; None if the row belongs to no order
     said     the parts of the row's content; None for a tree of all orders. For a delivery, the
-             value
-             is its event as a row of EVENT_COLUMNS. If no event could be read from the delivery,
-               the
-             value is None
+             value is its event as a row of EVENT_COLUMNS. If no event could be read from the
+             delivery, the value is None
     """
 
     kind: str
@@ -111,11 +109,9 @@ class Kind:
 
     columns   columns of `table`; the first column is the key
     numbered  whether the keys are the numbers 1, 2, 3 … in commit order. Other keys are ids, and
-              their
-              writers must mark new rows
+              their writers must mark new rows
     sealable  function that builds the sealed content. It gets the values of `columns`, followed by
-              the
-              values of `beside`
+              the values of `beside`
     beside    columns of another table
     joined    SQL that joins the other table
     """

@@ -40,14 +40,12 @@ class Heard:
     count    number of deliveries of the event
     at       date that the provider gave; the first arrival if it gave none
     by       ids of the evidence that assigns the event to this order or to another order. The
-             evidence
-             is an assignment, or a record in which the shop named the event's payment or session
+             evidence is an assignment, or a record in which the shop named the event's payment or
+             session
     whose    ids of other events, which show that the payment belongs to our shop
     follows  ids that explain why the event belongs to the order of its payment. The ids are needed
-             in
-             three cases: the event names another order, several orders claim the payment, or
-               another
-             body with the event's id belongs to that order. Otherwise empty
+             in three cases: the event names another order, several orders claim the payment, or
+             another body with the event's id belongs to that order. Otherwise empty
     """
 
     event: Event

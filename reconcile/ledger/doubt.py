@@ -257,8 +257,7 @@ def _reasons(
     """Return the reasons why a payment is in doubt that follow from its own events.
 
     unclear  whether an event states an amount that cannot be read exactly. If so, there is no
-             second
-             reason for the missing amount
+             second reason for the missing amount
     """
     found = []
     named = ("attempt", payment.attempt.reference)

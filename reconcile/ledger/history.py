@@ -71,8 +71,7 @@ class History:
         """Return the history with new instants for some deliveries and records.
 
         moves  pairs of an id and its new instant. If an id occurs several times, the earliest
-               instant
-               counts
+               instant counts
         """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:

@@ -200,8 +200,7 @@ class Ledger:
                       disputes; None if no money moved
     owed              amount in the order's currency that must be given back, including amounts that
                       refunds under way will return. It is the surplus. If the order was canceled,
-                        it is
-                      the whole held amount. None if nothing is owed
+                      it is the whole held amount. None if nothing is owed
     returning         part of `owed` that refunds under way will return; None if there is no such
                       part
     returning_more    whether a refund under way states no amount, so that it may return more of

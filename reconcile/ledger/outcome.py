@@ -484,8 +484,7 @@ def _doubtful(judgement: Judgement) -> Decision | None:
 
     - payments are in doubt
     - a payment returned more money than was captured on it, and the order would count as paid if
-      that
-      excess had not gone back
+      that excess had not gone back
     """
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None

@@ -108,16 +108,14 @@ class Record:
     payment      the provider's reference of the payment (reference_named, payment_assigned,
                  payment_dismissed)
     expires_at   expiry of the session, if the provider gave one; the wrong instant before the
-                 correction
-                 (redated)
+                 correction (redated)
     reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
                  (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
                  (finding_accepted); a DismissedAs (payment_dismissed)
     author       who stated the fact, such as `token:shop` or `import:3`; None if unknown
     replaces     id of the last record on the payment that the author knew (payment_assigned,
                  payment_dismissed); id of the delivery or record with the wrong instant, or
-                   `revision:`
-                 and a number (redated)
+                 `revision:` and a number (redated)
     tenders      parts of the price that are not due at a provider (order_placed), in its currency
     free         whether the shop says that the order costs nothing (order_placed)
     dated        whether the shop stated `at` (order_placed); else `at` is when the shop first

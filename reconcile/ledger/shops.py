@@ -36,8 +36,7 @@ class Shops(NamedTuple):
 
     aside     the reason why an event is set aside, for each event of another or unknown shop
     rests_on  ids of the events that prove that an event is ours. They are listed for each event of
-              ours
-              that does not name our shop
+              ours that does not name our shop
     """
 
     aside: Mapping[EventKey, Aside]

@@ -51,8 +51,7 @@ class Link:
 
     expected  amount that should arrive after an exchange, in the bank's currency; None if both
               sides have one currency. The amount is computed at the expected exchange rate. If no
-                rule
-              states a rate, the amount is what the bank booked
+              rule states a rate, the amount is what the bank booked
     """
 
     bucket: Bucket

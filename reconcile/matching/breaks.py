@@ -148,8 +148,7 @@ class Step:
     by      person who took the step; None for a run
     money   money at stake when the step was taken
     value   depends on the step: the assignee, the line that was matched or unmatched, or the
-            decision
-            about late money
+            decision about late money
     reason  reason in the words of the person
     cites   evidence that closed the break; empty for other steps
     left    `Break.left` as the run computed it

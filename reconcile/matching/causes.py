@@ -73,8 +73,7 @@ class Cause:
     step_by_how  templates that replace `step` if money went back in only one way; the keys are the
                  ways
     partners     causes of the break that may have the missing line of this break. If a person
-                 matches
-                 the two lines, both breaks are closed
+                 matches the two lines, both breaks are closed
     not_by_hand  text that says what closes the break; empty if a match by hand can close it
     two_people   reason why two people must always accept the break; empty if one person can accept
                  it

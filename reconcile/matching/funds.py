@@ -66,8 +66,7 @@ class Funds:
     refunded  sum of the refunds and chargebacks of the same payments in `currency`, as a positive
               number
     over      part of `captured` that exceeds the price and was not paid on top of the price. Some
-              of it
-              may have gone back
+              of it may have gone back
     on_top    part of `captured` that was paid on top of the price. Some of it may have gone back
     in_doubt  further amount in `currency` that may have been captured; only for unresolved orders
     doubted   payments in doubt
@@ -75,8 +74,7 @@ class Funds:
     owed      money held beyond the price and owed back, by currency
     tendered  part of the orders' prices that no provider receives, in `currency`
     beside    unsettled money of statement lines. The break about the order's doubtful payment
-              reports
-              this money
+              reports this money
     at        when the last money came; without money, when the order was opened
     """
 

@@ -281,8 +281,8 @@ class Matching:
                     nothing else
         keeping     tally to use; None to create a new one
         recipients  keys of the orders that a disbursement may refund, by payment of the
-                    disbursement. The
-                    disbursement went to the phone number of these orders' customers
+                    disbursement. The disbursement went to the phone number of these orders'
+                    customers
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)

@@ -96,8 +96,7 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
     - one movement
     - all movements, because one line may combine several refunds
     - all movements up to the date of the last line, because part of a lost dispute may have come
-      back
-      later
+      back later
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))

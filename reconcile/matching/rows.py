@@ -58,8 +58,7 @@ class TakingRow(NamedTuple):
     whole     ledger line of an order that is not plain. For such an order, the fields `minor` to
               `at` are unused
     beside    unsettled money of statement lines. The break about the order's doubtful payment
-              reports
-              this money. The matching sets this field
+              reports this money. The matching sets this field
     """
 
     key: str
@@ -96,10 +95,8 @@ class StatementRow(NamedTuple):
     """One line of a statement: a key, then the fields of a `StatementLine`.
 
     key       `match_key` of the order that the line itself names. If the line names no order, the
-              value
-              is the key of the only order whose ledger has the line's payment, or NO_KEY. The code
-                that
-              reads the lines sets the key
+              value is the key of the only order whose ledger has the line's payment, or NO_KEY. The
+              code that reads the lines sets the key
     source    source whose statement has the line; empty if unknown. If another source has its own
               statements, the same payment reference in those statements means another payment
     known_at  when a line without a date was first imported; None for other lines
@@ -150,8 +147,7 @@ def is_plain(taking: LedgerLine) -> bool:
     true:
 
     - the order succeeded with one capture that one event states. Or no money moved, and the order
-      is
-      not unresolved
+      is not unresolved
     - the order has no WEIGHTY finding, no payment in doubt and no failed refund
     - no money is owed back, and there are no tenders and no money on top of the price
     """
@@ -199,8 +195,7 @@ class Lines:
     placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
     repeated     whether two lines state the same charge. With `lines_of(apart=True)`, both lines
-                 count,
-                 and the value is False
+                 count, and the value is False
     """
 
     rows: tuple[BookRow, ...]
@@ -352,8 +347,7 @@ def paired(
     rows are paired, in order, with known lines for which `same` is true.
 
     same  function that gets a row and a different known line. It returns whether both must be
-          versions
-          of one line
+          versions of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -376,8 +370,7 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     movements in each of these cases:
 
     - their amounts differ. But two payments of different amounts may be a payment and its
-      correction,
-      if their signs and times of day agree
+      correction, if their signs and times of day agree
     - they are lines of two wallets, even with one receipt
     - they name different payouts
     - one of them names no payout, and their days of settlement differ. The days are compared in

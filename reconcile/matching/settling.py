@@ -35,8 +35,7 @@ class OpenItems:
 
     paid_out  disbursements, which may be refunds of an order
     beside    lines that need no break of their own, by order. The break about the doubtful payment
-              of
-              the order reports them
+              of the order reports them
     """
 
     captures: list[Capture] = field(default_factory=list)

@@ -107,8 +107,7 @@ class Suspended:
 
         before  end of the time whose steps count; None to count all steps
         known   whether `before` applies to when a step became known; if not, it applies to the
-                step's
-                date
+                step's date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:

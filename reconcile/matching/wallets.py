@@ -283,8 +283,7 @@ class Wallets:
 
         before  balance before these rows; None if unknown
         after   the row directly before these rows, which the report names. If that row is in
-                another
-                file, a file between the two files may be missing
+                another file, a file between the two files may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:

@@ -186,8 +186,7 @@ class Transaction:
     method   the payment method, as the statement names it
     cites    ids of the events, lines and breaks that prove the movement
     adjusts  the closed month that the transaction adjusts; None if the transaction belongs to the
-             month
-             of its own date
+             month of its own date
     """
 
     at: Instant

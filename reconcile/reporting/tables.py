@@ -122,10 +122,8 @@ def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str)
     """Build a table from a short description.
 
     columns  texts of the form `name:kind:currency`, separated by blanks. The kind `text` may be
-             left
-             out. The last part is the name of the column with the currency of the money. If it is
-               left
-             out, the name is `currency`
+             left out. The last part is the name of the column with the currency of the money. If it
+             is left out, the name is `currency`
     """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
