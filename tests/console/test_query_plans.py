@@ -47,11 +47,11 @@ BY_HAND: Final = "FROM break_deeds JOIN breaks ON id = break_id WHERE deed = 'ma
 FEW: Final = {
     "ix_records_holds", "ix_notifications_dead", "ix_notifications_due_at",
     "sqlite_autoindex_rejections_1", "ix_events_orphaned_session", "ix_events_orphaned_payment",
-    "ix_records_placing",
+    "ix_records_placing", "ix_events_of_unknown_shops",
 }  # fmt: skip
 """Indexes of what is exceptional: holds, and notifications that the shop has not taken; events of
-no order, and what people decided about them; and the newest refused deliveries, of a table that is
-a ring of so many."""
+no order or of an unknown shop, and what people decided about them; and the newest refused
+deliveries, of a table that is a ring of so many."""
 
 BOUNDED: Final = (
     "SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT",
@@ -133,6 +133,8 @@ def scans(database: sqlite3.Connection, sql: str, values: Any) -> Iterator[str]:
         if "AUTOMATIC" in step:  # an index that is made for this statement, of a table's every row
             yield f"{step}: {sql}"
         if found and found[1] in GROWING and found[2] not in FEW:
+            yield f"{step}: {sql}"
+        if "ix_events_order_key (order_key>?)" in step:  # `IS NOT NULL`: the events of all orders
             yield f"{step}: {sql}"
 
 
