@@ -28,7 +28,8 @@ UNREADABLE: Final = (
     "AND (source NOT IN :unvouched OR substr(headers, 1, 10) = :answers) "
     "AND NOT EXISTS (SELECT 1 FROM audit WHERE subject = deliveries.id "
     "AND action = 'message_judged') "
-    "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
+    "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
+    "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
 """Query for the latest unreadable deliveries, counted by source. Tests of `golive` are left out,
 and so are deliveries that a person has judged, and requests that anybody can send: from such
