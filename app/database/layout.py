@@ -169,6 +169,8 @@ def in_rounds(sql: str) -> str:
         for name, rows in rounds.items()
     )
     rest = re.sub(r"^\s*WITH\b", ",", plain) if re.match(r"\s*WITH\b", plain) else f" {plain}"
+    if found := re.match(r"\s*(INSERT INTO [^()]*\([^()]*\)) (SELECT .*)", plain, re.DOTALL):
+        return f"{found[1]} WITH {parts} {found[2]}"  # Citus inserts nothing where WITH is first
     return f"WITH {parts}{rest}"
 
 

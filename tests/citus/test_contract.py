@@ -17,6 +17,7 @@ _TRIGGERS: Final = "Citus refuses triggers on distributed tables, and the test p
 NOT_HERE: Final = {
     "test_every_strange_or_missing_object_is_named": _TRIGGERS,
     "test_repeated_failures_to_append_are_reported": _TRIGGERS,
+    "test_the_first_changed_evidence_is_named_by_kind_and_day": "Citus has no triggers to disable",
     "test_stored_deliveries_and_their_space_are_known_without_a_scan": "`doctor --capacity` does "
     "not ask a cluster, where other nodes store the deliveries",
 }
