@@ -47,7 +47,7 @@ LIMIT_S: Final = 10.0
 """Seconds within which the provider must answer a request."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""How long the provider's configuration and keys are cached."""
+"""Time for which the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
 """Shortest time between two fetches of the keys for unknown keys, which anybody's token can

@@ -19,7 +19,7 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""How a session began: with a password and a second factor, with the company's account, or with a
+"""Start of a session: with a password and a second factor, with the company's account, or with a
 link made by the machine's owner."""
 
 

@@ -86,7 +86,7 @@ STOP_S: Final = 20.0
 """Seconds that a child has to end before it is killed. Its successor reads the rest."""
 
 NICENESS: Final = 5
-"""How much higher the children's niceness is than the receiver's. A child gets a quarter of a core
+"""Difference of the children's niceness from the receiver's. A child gets a quarter of a core
 that the receiver needs too, and all of an idle core. With 10 the share was a tenth, so low that
 other load on the machine would starve the child."""
 
@@ -144,7 +144,7 @@ class WorkerProcess:
         """Lock that is held during a child's start, because a child that is still starting cannot
         be told to end."""
         self._leaves = False
-        """Whether another process folds, so that the child must not."""
+        """True while another process folds. The child must not fold then."""
         self.ready = False
         self.on_news: Callable[[], None] = lambda: None
         """Called when the child has read deliveries, or when this process has stored a record."""

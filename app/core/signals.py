@@ -42,6 +42,6 @@ class Signals:
         self.closing = asyncio.Event()
         """Set when the service stops. Tasks must then stop waiting for signals."""
         self.dated_ahead = False
-        """Whether unread deliveries may be dated in the future, because a clock was fast."""
+        """True if unread deliveries may be dated in the future, because a clock was fast."""
         self.folded_elsewhere = False
-        """Whether another process folds and seals the deliveries that this process reads."""
+        """True if another process folds and seals the deliveries that this process reads."""

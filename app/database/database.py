@@ -58,14 +58,14 @@ class Database:
         """
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
-        """Whether the database is on PostgreSQL, where several processes may receive and fold."""
+        """True for a database on PostgreSQL, where several processes may receive and fold."""
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The SQLite database file; None on PostgreSQL."""
         self.spread = False
-        """Whether deliveries and events are on other nodes (see `layout`). Set by `open`."""
+        """True if deliveries and events are on other nodes (see `layout`). Set by `open`."""
         self.environment: str | None = settings.environment
         self.looked = True
-        """Whether the whole file has been checked. Until then, `look` must be called."""
+        """True once the whole file has been checked. Until then, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called with the reason when writing ends for good. Called only once."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None

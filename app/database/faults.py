@@ -22,7 +22,7 @@ PUT_BACK: Final = (
     "restore a backup with `tallyhook restore FILE --force`, which keeps the present file beside "
     "it, or move the file away and start with an empty one"
 )
-"""What to do after a file was damaged. SQLite cannot tell which rows are still right."""
+"""Next step after a file was damaged. SQLite cannot tell which rows are still right."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Whether a column holds personal data: by design, only if somebody typed it, or never."""
+"""Kind of a column: personal data by design, personal data if somebody typed it, or neither."""
 
 Erased = Literal["deleted", "emptied", "kept"]
-"""What an erasure does: delete the row, empty the column's personal part, or keep it."""
+"""Act of an erasure: delete the row, empty the column's personal part, or keep it."""
 
 Ground = Literal["", "accounts", "claims", "accountability"]
 """Legal ground on which an erasure keeps data; empty if nothing personal is kept."""

@@ -127,7 +127,7 @@ class PlainConnection(Protocol):
 
     @property
     def spread(self) -> bool:
-        """Whether deliveries and events are stored on other nodes, as `layout` explains."""
+        """True if deliveries and events are stored on other nodes, as `layout` explains."""
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:

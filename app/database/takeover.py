@@ -247,7 +247,7 @@ class NotCompared(StoreUnavailable):
 
 
 class ServerWatch:
-    """What a running process knows of its database server.
+    """Knowledge that a running process has of its database server.
 
     server     the server that was checked last
     servers    the server of each holder's last connection

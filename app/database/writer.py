@@ -209,7 +209,7 @@ def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
 START_NAMES_LOSS: Final = "start the service again; it names what may be lost and what to do next"
 START_MAKES_ANEW: Final = "start the service again; it makes this file anew, and nothing is lost"
-"""What to do after a file was removed, replaced or truncated."""
+"""Next step after a file was removed, replaced or truncated."""
 REPLACED: Final = "was replaced"
 
 

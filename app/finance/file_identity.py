@@ -47,7 +47,7 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """What a file's content shows about its kind, source and export.
+    """Kind, source and export of a file, as its content shows them.
 
     kinds    possible kinds; a single kind is certain
     sources  sources that the statement may belong to; a single source is certain

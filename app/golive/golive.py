@@ -134,7 +134,7 @@ UNREACHED: Final = (
     "Check that `tallyhook serve` runs, that TALLYHOOK_PUBLIC_URL names its address, and that "
     "DNS, TLS and the proxy lead to it from here."
 )
-"""What to do about an endpoint that did not answer."""
+"""Next step for an endpoint that did not answer."""
 
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 

@@ -198,7 +198,7 @@ class FollowedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What was done to a restored database before its first start.
+    """Changes made to a restored database before its first start.
 
     head   the number of the last revision in the backup
     first  the number that the next revision will have

@@ -55,7 +55,7 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long each class of stored deliveries is kept; None means for ever.
+    """Retention period of each class of stored deliveries; None means for ever.
 
     quiet        the period for bodies and headers, counted from the last evidence of their order.
                  If they have no order, the period is counted from their arrival. Bodies and headers

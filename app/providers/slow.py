@@ -15,7 +15,7 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """What an event states about a slow payment. All members are None if the payment is not slow.
+    """Statements of an event about a slow payment. All members are None if the payment is not slow.
 
     method          the payment method
     expected_by     when the provider should know the result

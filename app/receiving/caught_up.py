@@ -34,7 +34,7 @@ _COPY_PAUSE_S: Final = 0.1
 """Seconds between two looks at how far a standby's copy is."""
 
 Patience = Literal["long", "short", "none"]
-"""How long a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none`, only
+"""Longest wait of a question: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none`, only
 deliveries older than READ_WITHIN_S count as unread."""
 
 

@@ -16,7 +16,7 @@ AmountRule = Literal["order", "other", "third", "rest"]
 it."""
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""How a copy of an event is delivered: unchanged, properly signed with another amount, or changed
+"""Kind of a delivered copy of an event: unchanged, properly signed with another amount, or changed
 after it was signed."""
 
 Start = Literal["opening", "expiry"]

@@ -302,8 +302,8 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Where `working_parts` run: `apart` in a separate process, `all` or only the `reading` ones in the
-receiver's process, or `none` because they are started separately."""
+"""Place where `working_parts` run: `apart` in a separate process, `all` or only the `reading` ones
+in the receiver's process, or `none` because they are started separately."""
 
 
 @asynccontextmanager

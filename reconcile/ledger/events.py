@@ -48,7 +48,7 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
 """Claims that presuppose a capture."""
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""How far an event can be trusted.
+"""Trust in an event.
 
 said         covered by a signature
 unconfirmed  the provider's signature covers too little, or does not say whose event it is
@@ -114,7 +114,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What one answer of the provider says about the position of a payment. The answer was fetched
+    """Statements of one provider answer about the position of a payment. The answer was fetched
     from the provider.
 
     member     subject of the statement, such as the captured sum or a single refund

@@ -36,7 +36,7 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""What follows for the customer, by reason, for reasons whose sentence does not say it."""
+"""Consequence for the customer, by reason, for reasons whose sentence does not say it."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",

@@ -18,7 +18,7 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Why a payment is set aside: it belongs to another shop, or its shop is not known yet."""
+"""Reason to set a payment aside: it belongs to another shop, or its shop is not known yet."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
@@ -32,7 +32,7 @@ Mark = tuple[str, str, str]
 
 
 class Shops(NamedTuple):
-    """Which events belong to our shop, by event key.
+    """Belonging of events to our shop, by event key.
 
     aside     the reason why an event is set aside, for each event of another or unknown shop
     rests_on  ids of the events that prove that an event is ours. They are listed for each event of

@@ -118,7 +118,7 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""What a person can do to a break. `matched` closes the break, until a run does not use the match.
+"""Acts of a person on a break. `matched` closes the break, until a run does not use the match.
 `unmatched` withdraws a match. `settled` decides about late money."""
 
 LateDecision = Literal["accept", "refund", "credit"]

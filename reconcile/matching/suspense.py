@@ -18,10 +18,10 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Where a person placed a payment: in an order, in no order again, or in one of two dismissals."""
+"""Place that a person gave a payment: an order, no order again, or one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-"""Why the suspense balance changed, besides new money.
+"""Causes of a change of the suspense balance, besides new money.
 
 assigned        to an order; negative if the assignment was withdrawn
 other_business  to the named account; negative if later money reopened the payment
