@@ -183,7 +183,8 @@ class Server:
 
     def freeze(self, number: int = signal.SIGSTOP) -> None:
         """Stop all its processes where they are, or let them go on with SIGCONT."""
-        for pid in (self.pid, *processes_of(self.pid)):
+        os.kill(self.pid, number)  # first, or it could start one that is not in the list
+        for pid in processes_of(self.pid):
             os.kill(pid, number)
 
     def promote(self) -> None:
