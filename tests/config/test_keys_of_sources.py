@@ -14,11 +14,11 @@ from app.config.settings import SourceSettings
 from app.core.errors import ConfigurationError
 from app.golive.examine import problems_of_sources
 from app.providers.configured import compile_sources
+from tests.providers.named.builders import ec_key, rsa_key
 
 RAW = bytes(range(7, 39))
 TEXT = "sk_Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"
-RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
-EC = ec.generate_private_key(ec.SECP256R1()).public_key()
+RSA, EC = rsa_key().public_key(), ec_key().public_key()
 
 
 def pem(key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> str:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from app.core.errors import ConfigurationError
 from app.providers.kit import names_of
@@ -112,9 +111,7 @@ def test_all_problems_of_a_named_scheme_are_reported_at_once() -> None:
 
 
 def test_each_certificate_of_a_chain_must_have_issued_the_one_before_it() -> None:
-    issuer, stranger = (
-        rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2)
-    )
+    issuer, stranger = rsa_key(8), rsa_key(9)
     leaf = certificate(issuer=issuer)
     assert made(
         "paypal", named=paypal_secrets(**{CERTIFICATE_URL: leaf + issuer_certificate(issuer)})
