@@ -1,7 +1,6 @@
 """Bookmarks: an operator's own pinned orders and saved lists.
 
-Bookmarks are visible only to their operator and change nothing for anybody else, so they are not in
-the audit trail.
+Only their operator sees them, so the audit trail omits them.
 """
 
 from typing import Final
@@ -19,7 +18,7 @@ LABEL_MAX: Final = 60
 """Maximum length in characters of a saved list's name."""
 
 MOST: Final = 30
-"""Maximum number of bookmarks of one kind per operator. They are shown above a list."""
+"""Maximum number of bookmarks of one kind per operator."""
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
@@ -28,7 +27,7 @@ async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Bookmark an order. Raise UsageError if the operator has too many bookmarks."""
+    """Pin an order. Raise UsageError if the operator has too many bookmarks."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 

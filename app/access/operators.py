@@ -1,12 +1,11 @@
 """Operators, the permissions of their roles, and the audit trail.
 
-While a database has no operators, everybody who can run the command may do everything, and the
-trail names their machine account. Such people can read the database and its keys anyway. After the
-first operator is added, every action in MAY needs an operator with a permitted role.
+Without operators, everybody who can run the command may do everything. The trail then names their
+machine account. With operators, every action in MAY needs a permitted role.
 
-Operators prove their identity by a session or a token of their own. The machine's owner may act in
-the name of any operator. The trail then also names the owner's account, which never counts as a
-second person.
+Operators prove their identity by a session or a token. The machine's owner may act in any
+operator's name. The trail then also names the owner's account, which never counts as a second
+person.
 """
 
 import os
@@ -26,10 +25,10 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records made by a command that names no operator: the machine's owner."""
+"""Author of records by a command without an operator: the machine's owner."""
 
 SERVICE_AUTHOR: Final = "service"
-"""Author of records that this program makes by itself, such as a provider's answer."""
+"""Author of records that this program makes by itself."""
 
 Action = Literal[
     "records_imported",
@@ -224,7 +223,6 @@ Reading = Literal[
     "setup",
     "me",
 ]
-"""Pages of the console."""
 
 _ALL: Final = frozenset(ROLES)
 
@@ -257,12 +255,11 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
 """Roles that may read each page."""
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
-"""Environment variable with the name of the operator for commands that name none."""
+"""Environment variable that names the operator of commands without `--by`."""
 
 
 class Proven(str):
-    """Name of an operator who proved their identity. If a name is a plain string, the machine's
-    owner only claimed to act for this operator."""
+    """Name of an operator who proved their identity. A plain string is only the owner's claim."""
 
     __slots__ = ()
 
@@ -272,8 +269,7 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Make the owner of a token the acting operator inside the block. If a function is called with
-    the proven name of another person, that person is the acting operator."""
+    """Make the owner of a token the acting operator inside the block."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -286,25 +282,20 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """Return the author of facts that a program states through the API with this token."""
+    """Return the author of facts that a program states with this token."""
     return f"token:{name}"
 
 
 def author_of_import(number: int) -> str:
-    """Return the author to store with facts that an imported file states.
-
-    number  number of the import
-    """
+    """Return the author of facts from an imported file."""
     return f"import:{number}"
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name of the operator who acts. The operator is the token's owner. Without a token,
-    return `by`. If `by` is missing, too, return the value of the variable ASKED_BY.
+    """Return the acting operator's name: the token's owner, `by`, or the variable ASKED_BY.
 
-    If `by` has the type Proven, return it unchanged: a person who approves a proposal by token acts
-    in the proposer's name. Raise UsageError if `by` is a plain string and names somebody other than
-    the token's owner.
+    A proven `by` wins, because an approval acts in the proposer's name. Raise UsageError if a plain
+    `by` differs from the token's owner.
     """
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
@@ -315,8 +306,7 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author to store with facts that a command states. This is the acting operator, or
-    otherwise the machine's owner. Raise UsageError if `by` names no active operator."""
+    """Return the author of facts that a command states. Raise UsageError for an unknown `by`."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -334,9 +324,8 @@ async def vouch_for_founders(
 ) -> None:
     """Record in the audit trail that two operators are different persons.
 
-    One of them may have created the other's invitation or token. After this record, that no longer
-    prevents approvals. Raise UsageError unless the caller is the machine's owner, and both names
-    belong to active operators. Also raise UsageError if the owner has vouched before.
+    They may then approve each other's proposals. Raise UsageError unless the machine's owner calls,
+    for the first time, and both operators are active.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -365,21 +354,16 @@ async def vouch_for_founders(
 
 
 def owner() -> operator_store.Operator:
-    """Return the machine's owner as an operator. Used while operators cannot be looked up, for
-    example before a database is restored."""
+    """Return the machine's owner as an operator, without looking into the database."""
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the acting person if the person's role permits this action.
+    """Return the acting person if their role permits this action. Raise UsageError otherwise.
 
-    by  name of the person. If it is None, the person is the token's owner. Without a token, the
-        variable ASKED_BY names the person. While there are no operators, the person is the owner of
-        the account that runs the command
-
-    Raises UsageError, with a message that says what to do, if the action is not permitted.
+    by  as in `_asking`. Without any operators, the owner of the machine account acts
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
@@ -401,7 +385,7 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Run `permitted` in its own transaction. Used before work that takes several transactions."""
+    """Run `permitted` in its own transaction."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
@@ -424,11 +408,10 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the transaction of the recorded action. Return the entry's number.
+    """Append an audit entry in the transaction of its action. Return the entry's number.
 
-    order  the order to which the entry belongs in the transparency log
-    at     instant of the action, read inside the transaction. An earlier instant could fall into a
-           month that is closed while the action waits for its lock
+    order  the order under which the transparency log lists the entry
+    at     an instant read inside the transaction, so that it cannot fall into a closed month
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -443,8 +426,7 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Build an audit entry. If the machine's owner acts in the person's name, add the owner's
-    account to the facts."""
+    """Build an audit entry. If the machine's owner acts in the person's name, add their account."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -478,15 +460,13 @@ async def register_operator(
 
 
 def no_operator(name: str) -> NotFoundError:
-    """Build the error for a name that no active operator has."""
     return NotFoundError(
         f"there is no operator in force named {name}: `tallyhook operators list` shows all"
     )
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable an operator. Raise NotFoundError for an unknown operator. Raise UsageError for the
-    last admin, without whom nobody could add operators."""
+    """Disable an operator. Raise NotFoundError, or UsageError for the last admin."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -517,8 +497,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries in order of their numbers, with optional filters. If `before` is given,
-    return the newest entries first."""
+    """Return audit entries by number, optionally filtered. With `before`, the newest come first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,

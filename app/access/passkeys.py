@@ -19,7 +19,7 @@ from app.core.strict_json import parse
 from reconcile.instants import Instant
 
 MOST: Final = 10
-"""Maximum number of passkeys per person: enough for a computer, a phone and some security keys."""
+"""Maximum number of passkeys per person."""
 
 T = TypeVar("T")
 
@@ -37,12 +37,12 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name, because passkeys belong to a domain."""
+    """Return the console's address with a host name. Passkeys belong to a domain."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the JSON options by which `navigator.credentials.get` accepts any passkey."""
+    """Return the JSON options of `navigator.credentials.get` for any passkey."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -51,9 +51,9 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return the JSON options for `navigator.credentials.create`.
+    """Return the JSON options of `navigator.credentials.create`.
 
-    known  passkeys that the person already has, which are excluded
+    known  passkeys of the person, which are excluded
     """
     import webauthn
     from webauthn.helpers import structs
@@ -81,7 +81,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the passkey that an authenticator has created; None for an invalid answer."""
+    """Return the newly created passkey; None for an invalid answer."""
     import webauthn
 
     made = _verified(
@@ -108,9 +108,7 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed the challenge, with the passkey's new signature count. Return
-    None for an invalid answer. Also return None if the count was used before, because then the
-    passkey may be a copy."""
+    """Return the passkey that signed, with its new count; None if invalid or a possible copy."""
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:
@@ -131,7 +129,7 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return what `verify` returns for an answer. Return None if the library refuses the answer."""
+    """Return what `verify` returns; None if the library refuses the answer."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

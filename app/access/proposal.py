@@ -1,4 +1,4 @@
-"""Proposals: acts that one operator requests, and the decisions on them."""
+"""Proposals: acts that one operator requests, and the decisions on them. Leaves out their rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision on a proposal: who decided, in which role, why and when."""
+    """Decision on a proposal."""
 
     decision: Decision
     who: str
@@ -24,16 +24,16 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """An act that one operator requests and another must approve.
+    """Act that one operator requests and another must approve.
 
     kind      the name of a ProposalKind
     subject   the break, month or import; never a phone number
     sentence  the act, with its money and consequence
     given     the act's other arguments; never personal data
-    subject_state  what `ProposalKind.subject_state` returned when the act was proposed
-    who       the proposer; `role` is the proposer's role at that time
+    subject_state  the result of `ProposalKind.subject_state` at the time of the proposal
+    role      the proposer's role at that time
     until     instant at which the proposal expires
-    decided   the decision; None while the proposal waits
+    decided   None while the proposal waits
     """
 
     id: str

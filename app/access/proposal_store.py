@@ -52,7 +52,6 @@ _PROPOSED, _DECIDED = _PROPOSALS.c, _DECISIONS.c
 _ALL: Final = select(*_PROPOSED, *_DECIDED[:-1]).join_from(
     _PROPOSALS, _DECISIONS, _DECIDED.proposal == _PROPOSED.id, isouter=True
 )
-"""Query for the rows that `_proposal` reads: each proposal with its decision, if any."""
 
 
 def _waiting(now: Instant) -> ColumnElement[bool]:
@@ -66,7 +65,7 @@ async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | 
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
-    """Return all proposals that wait for a second person. The first to expire comes first."""
+    """Return all waiting proposals. The first to expire comes first."""
     waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
     rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
@@ -75,7 +74,6 @@ async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> lis
 async def waiting_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str, now: Instant
 ) -> Proposal | None:
-    """Return the waiting proposal of this kind about this subject, if there is one."""
     rows = await connection.execute(
         _ALL.where(_waiting(now), _PROPOSED.kind == kind, _PROPOSED.subject == subject)
     )
@@ -86,7 +84,7 @@ async def waiting_proposal_of(
 async def approved_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str
 ) -> Proposal | None:
-    """Return the newest approved proposal of this kind about this subject, if there is one."""
+    """Return the newest approved proposal of this kind about this subject."""
     approved = _ALL.where(
         _DECIDED.decision == "approved", _PROPOSED.kind == kind, _PROPOSED.subject == subject
     )
@@ -103,8 +101,7 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with ids below `before`, newest first. If `kinds` is
-    given, return only proposals of these kinds."""
+    """Return decided and expired proposals with ids below `before`, newest first."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:
@@ -114,10 +111,7 @@ async def past_proposals(
 
 
 def withdraw_later(connection: PlainConnection, decided: Decided, *, after: Instant) -> None:
-    """Decide all waiting proposals that are dated later than `after`.
-
-    decided  the decision that is stored for each of these proposals
-    """
+    """Close all waiting proposals dated later than `after` with this decision."""
     rows = connection.ask(
         "SELECT id FROM proposals WHERE at > ? AND until > ? "
         "AND id NOT IN (SELECT proposal FROM proposal_decisions)",

@@ -30,11 +30,10 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal, long enough for a holiday of the second person. After a longer time the
-books have changed too much for an approval."""
+"""Lifetime of a proposal. After a longer time, the books have changed too much."""
 
 REASON_MAX: Final = 2_000
-"""Maximum length of a reason in characters: about a page."""
+"""Maximum length of a reason in characters."""
 
 LAST: Final = "~"
 """Id that sorts after every proposal's id."""
@@ -67,7 +66,7 @@ class ProposalPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """The two persons who agreed on an act, after both were permitted to do it.
+    """Agreement of two permitted persons on an act.
 
     who       the proposer, in whose name the act is done
     second    the approver's name
@@ -80,17 +79,15 @@ class Agreed:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """Return the facts of the agreement, for the audit entry of the proposed act."""
+        """Return the agreement's facts for the act's audit entry."""
         return {"second": self.second, "proposal": self.proposal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """An approval that is ready to be stored. A call of this object stores the approval in the
-    given transaction.
+    """Approval to be stored: a call stores it in the transaction, or raises UsageError.
 
-    If the approval is no longer valid, the call raises UsageError. The caller must then end the
-    transaction without doing the act.
+    After that error, the caller must end the transaction without doing the act.
 
     second  the approver's name
     typed   text that the approver typed again, if the kind asks for it
@@ -153,12 +150,11 @@ class ProposalKind:
 
     @property
     def may_propose(self) -> frozenset[operators.Role]:
-        """Return the roles that may propose an act of this kind."""
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return the end of the time in which the proposer may carry out the approved act. Return
-        None if the approval itself carries out the act, or if nobody has approved the proposal."""
+        """Return when the proposer's time to carry out the approved act ends; None without such a
+        time."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -168,9 +164,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError unless this person may now see the result of an approved proposal. Only the
-    person who made the proposal may, and only for some time. The error says what the person can do
-    instead."""
+    """Raise UsageError unless this person may now see an approved proposal's result."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -193,13 +187,12 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Return the same state for all subjects. Used by kinds of acts for which changes of the
-    subject do not matter."""
+    """Return a constant state, for acts that do not depend on changes of their subject."""
     return ""
 
 
 def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
-    """Return a `perform` that only stores the approval. The proposer carries out the act later."""
+    """Return a `perform` that only stores the approval."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -209,8 +202,7 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Build a function for `ProposalKind.where`. It is for acts whose subjects are listed on the
-    console's page `pages`."""
+    """Return a `ProposalKind.where` for subjects on one page of the console."""
     return lambda proposal: (pages, proposal.subject)
 
 
@@ -239,12 +231,11 @@ async def propose(
 ) -> Proposal:
     """Insert a proposal and its audit entry in the caller's transaction.
 
-    who       the proposer, as returned by `permitted` for the kind's action
-    because   clause that says why one person may not do the act alone. It is the start of the
-              message of a refusal, and the end of the proposal's sentence
+    who       the proposer, as returned by `permitted`
+    because   clause that says why one person may not do the act alone; it ends the sentence
     sentence  the act, with its money and consequence
 
-    Raises UsageError for a proposer who has not proved their identity, and for a duplicate.
+    Raises UsageError for a proposer without proof of identity, and for a duplicate.
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))
@@ -286,9 +277,8 @@ def check_reason(
 ) -> None:
     """Raise UsageError for a text that cannot be stored as a reason.
 
-    of         words for the thing that needs the reason, such as `a proposal`
-    needed     whether an empty reason is refused
-    countries  calling codes of countries, to find phone numbers written without a plus sign
+    of         the thing that needs the reason, such as `a proposal`
+    countries  calling codes, to find phone numbers written without a plus sign
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
@@ -333,14 +323,13 @@ class Proposals:
         *,
         countries: Collection[str] = (),
     ) -> None:
-        """Prepare the proposals of a database. `countries` is explained at `check_reason`."""
+        """Prepare the proposals of a database. `check_reason` explains `countries`."""
         self._context = context
         self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds of proposals that a role may see: the kinds that the role may propose.
-        Return None if the role may see all kinds."""
+        """Return the kinds that a role may propose and see; None for all kinds."""
         if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
@@ -363,7 +352,7 @@ class Proposals:
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """Return a proposal of these kinds by its id. Raise NotFoundError if there is none."""
+        """Return a proposal by its id. Raise NotFoundError."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -371,8 +360,7 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve the proposal now; None if they can. If carrying out
-        the proposal takes long, do not check whether its subject has changed."""
+        """Return why this person cannot approve the proposal now; None if they can."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -391,9 +379,7 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. `Agree` explains `typed`. Raise NotFoundError
-        for an unknown proposal. Raise UsageError if the person may not approve the proposal, if the
-        act is impossible now, or if the subject has changed."""
+        """Approve a proposal and carry out its act. Raise NotFoundError or UsageError."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal, approver, _ = await self._may_approve(connection, identity, by=by)
@@ -409,7 +395,7 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. The errors are those of `approve`."""
+        """Reject a proposal. Raise NotFoundError or UsageError."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -418,8 +404,7 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal. Raise NotFoundError for an unknown proposal, and UsageError
-        for another person's proposal."""
+        """Withdraw one's own proposal. Raise NotFoundError or UsageError."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -432,10 +417,10 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return the proposal, its approver and its proposer. Raise UsageError if this person may
-        not approve the proposal now.
+        """Return the proposal, its approver and its proposer. Raise UsageError if approval is
+        refused.
 
-        look  whether to raise UsageError also if the subject has changed
+        look  whether a changed subject is refused, too
         """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
@@ -500,8 +485,8 @@ class Proposals:
         by: str | None,
         action: operators.Action,
     ) -> operator_store.Operator:
-        """Return the person who decides on another person's proposal. Raise UsageError if the
-        person may not decide on it."""
+        """Return the person who decides. Raise UsageError for the proposer and for missing
+        permissions."""
         who = await self._person(connection, by=by, action=action)
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
@@ -557,8 +542,7 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Return a notice for a newly invited operator. It names the person whose proposals the
-    operator cannot approve, and the end of this restriction."""
+    """Return a notice that names whose proposals a new operator cannot approve, and until when."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals made "
         f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must"
@@ -576,11 +560,8 @@ async def _two_persons(
 ) -> None:
     """Raise UsageError if the two operators may be one person.
 
-    They may be one person in two cases:
-
-    - one operator received an invitation or a token from the other, within a proposal's lifetime.
-      The invitation may also have come through other persons in between
-    - only one of the two signs in with the company's account
+    They may be if one invited the other within a proposal's lifetime, even through others, or if
+    only one of them uses the company's account.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)

@@ -1,7 +1,6 @@
-"""Rows of credentials, invitations, sessions and used forms.
+"""Rows of credentials, invitations, sessions and used forms. Leaves out their rules.
 
-Secrets are stored as hashes, except for the secrets of one-time codes, which are needed to compute
-the codes.
+Secrets are stored as hashes, except those from which one-time codes are computed.
 """
 
 from collections.abc import Collection
@@ -19,13 +18,12 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""Start of a session: with a password and a second factor, with the company's account, or with a
-link made by the machine's owner."""
+"""How a session began. The machine's owner makes links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """An operator's password and one-time secret, as stored."""
+    """Operator's password and one-time secret, as stored."""
 
     name: str
     password: str
@@ -35,11 +33,11 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passkey:
-    """A passkey of an operator.
+    """Passkey of an operator.
 
     id          id of the credential, in base64url
     label       the operator's own name for the passkey
-    public_key  the public key, encoded as COSE
+    public_key  in COSE
     sign_count  count at the last signature; 0 if the authenticator does not count
     """
 
@@ -54,7 +52,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInLink:
-    """An unused and unexpired link: an invitation, or a link that begins a session."""
+    """Usable link that sets a password or begins a session."""
 
     kind: LinkKind
     name: str
@@ -64,7 +62,7 @@ class SignInLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSession:
-    """Session of a signed-in operator, with the operator's present role."""
+    """Active session, with the operator's present role."""
 
     name: str
     role: str
@@ -77,9 +75,9 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session of a signed-in person, as the person's account page lists it.
+    """Session in the list of a person's account page.
 
-    id  start of the hash in the session's row; it does not reveal the cookie
+    id  start of the cookie's hash
     """
 
     id: str
@@ -93,7 +91,6 @@ ID_CHARS: Final = 16
 
 
 async def credential_of(connection: AsyncConnection, name: str) -> Credential | None:
-    """Return an operator's credential; None if the operator has set none."""
     rows = await connection.execute(
         text("SELECT name, password, totp, totp_step FROM credentials WHERE name=:name"),
         {"name": name},
@@ -103,7 +100,7 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
-    """Return whether any active operator has a means of signing in."""
+    """Return whether any active operator can sign in."""
     rows = await connection.execute(
         text(
             "SELECT 1 FROM operators LEFT JOIN credentials ON credentials.name = operators.name "
@@ -173,7 +170,7 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete a person's passkeys, or only the one with this id. Return how many were deleted."""
+    """Delete one or all of a person's passkeys. Return their number."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -184,7 +181,7 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a time step as used. Return False if this step, or a later one, was used before."""
+    """Mark a time step as used. Return False if this or a later step was used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -198,7 +195,7 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
 async def add_link(
     connection: AsyncConnection, link: SignInLink, *, token: str, now: Instant
 ) -> None:
-    """Insert a new link's hash. Delete earlier links of the same person and kind."""
+    """Insert a link, in place of earlier ones of the same person and kind."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
         {"name": link.name, "kind": link.kind},
@@ -215,8 +212,7 @@ async def add_link(
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> SignInLink | None:
-    """Return the link that belongs to a token. Return None if the link is used or expired, or if
-    its operator is disabled."""
+    """Return the usable link of a token; None if there is none."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -230,7 +226,7 @@ async def open_link(
 
 
 async def delete_invitations(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's invitations, so that the person cannot set a password with them."""
+    """Delete a person's invitations."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
     )
@@ -269,10 +265,9 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return query parameters for active sessions: the present time, and bounds of their last use.
+    """Return the bounds of last use between which a session is active.
 
-    If the date of a session's last use is later than the upper bound, a fast clock wrote the date.
-    Such a session is excluded because it would last too long.
+    A date above the upper bound comes from a fast clock, and would make the session last too long.
     """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
@@ -280,8 +275,7 @@ def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the active session that belongs to a cookie, with the operator's present role. Return
-    None if the session has expired or was ended, or if its operator was disabled."""
+    """Return the active session of a cookie, with the operator's present role."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -297,9 +291,7 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even if the session has expired.
-    Return None for an unknown cookie. Also return None if a person ended the session, because
-    somebody else may have the cookie."""
+    """Return whose session has this cookie, even after expiry; None if a person ended it."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -309,7 +301,6 @@ async def name_of_session(connection: AsyncConnection, token: str) -> str | None
 
 
 async def note_use(connection: AsyncConnection, token: str, *, now: Instant) -> None:
-    """Store when a session was last used."""
     await connection.execute(
         text("UPDATE sessions SET used_at=:now WHERE hash=:hash AND used_at < :now"),
         {"hash": hashed(token), "now": now},
@@ -355,7 +346,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return, for each person, the number of active sessions and the time of the latest use."""
+    """Return each person's number of active sessions and their latest use."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -368,7 +359,7 @@ async def sessions_by_name(
 
 
 async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
-    """End all sessions of a person. Return how many there were."""
+    """End all sessions of a person. Return their number."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -411,14 +402,13 @@ async def revoke_own_sessions(
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and invitation after a restore. The backup may contain revoked sessions."""
+    """End every session and invitation, because a restored backup may contain revoked ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End sessions and invitations whose dates are later than `after`, because a fast clock wrote
-    these dates."""
+    """End sessions and invitations dated later than `after` by a fast clock."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)
@@ -430,8 +420,7 @@ async def use_form(
 ) -> bool:
     """Mark a form's id as used. Return False if the id was used before.
 
-    kept_since  instant before which no active session can have begun. Ids that were used before
-                this instant are deleted
+    kept_since  instant before which ids are deleted
     """
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(

@@ -1,11 +1,11 @@
 """Signing in to the console: invitations, passwords with one-time codes, and sessions.
 
 1 invite   `operators invite` makes a link that works once within a day
-2 set up   the link lets the person set a password, and a one-time code if their role needs one
+2 set up   the person sets a password, and a one-time code if their role needs one
 3 sign in  a session begins: a row under the hash of a random cookie
 
-With the company's account (`company_account.py`), steps 1 and 2 are not needed: at every sign-in
-the provider states who the person is, and which role the person has.
+Signing in with the company's account (`company_account.py`) needs only step 3: the provider states
+the person and the role each time.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -29,13 +29,12 @@ ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
 IDLE: Final[Duration] = 8 * HOUR
 LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
-"""Duration of a session that the machine's owner opens for an operator by a link."""
+"""Duration of a session that begins with a link of the machine's owner."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""Minimum time between two stored updates of a session's last use. Page views should rarely
-write."""
+"""Minimum time between two updates of a session's last use."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
-"""Roles that sign in with a second factor: all roles that see customers' data."""
+"""Roles that need a second factor: those that see customers' data."""
 
 WRONG_CODE: Final = "this is not the current code: check the authenticator again, and the clock"
 
@@ -44,7 +43,7 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """Refusal of a sign-in. The text is always the same, so that a guesser learns nothing."""
+    """Refusal of a sign-in, with one text for all reasons."""
 
     def __init__(self) -> None:
         super().__init__("Sign-in failed. Check the name, the password and the code.")
@@ -60,9 +59,10 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Return the token of an invitation. Add the person if they are new. A person with a password
-    can set a new password through the link. Raise UsageError if `by` may not invite, or if a known
-    person has another role."""
+    """Return the token of an invitation. Add the person if they are new.
+
+    Raise UsageError if `by` may not invite, or if the person has another role.
+    """
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -99,8 +99,7 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Create the demo's operator and return the token of a link that signs the operator in. Only
-    for the demo's database."""
+    """Add the demo's operator and return the token of their link."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -124,7 +123,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link with this token. Raise LinkRefused if there is none."""
+    """Return the usable link with this token. Raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -141,9 +140,10 @@ async def accept_invitation(
     merchant: str = "",
     old: str = "",
 ) -> str:
-    """Set the invited person's password, end the person's sessions, and begin a new session. Return
-    the new session's cookie. Raise LinkRefused for an unusable link, and UsageError for a bad
-    password or code. `_begin` explains `old`."""
+    """Set an invited person's password and begin a session. Return the session's cookie.
+
+    Raise LinkRefused, or UsageError for a bad password or code. `_begin` explains `old`.
+    """
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
     kept = await credentials.password_text(password)
@@ -169,11 +169,8 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the token of a link that opens one short session of an operator.
 
-    The link is for the case that nobody can sign in. Only the machine's owner may create it. The
-    link counts as an invitation: for some time, its creator and the operator cannot approve each
-    other's proposals.
-
-    Raises UsageError if `by` may not create a link, and NotFoundError for an unknown operator.
+    Only the machine's owner may create it, for the case that nobody can sign in. It counts as an
+    invitation (see `proposals`). Raise UsageError or NotFoundError.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -197,9 +194,13 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session with a link from the machine's owner. Return the session's cookie and the
-    operator's name. With `demo`, also accept the demo operator's link. Raise LinkRefused for an
-    unusable link. `_begin` explains `old`."""
+    """Begin a session with a link. Return the session's cookie and the operator's name.
+
+    demo  whether the demo operator's link is accepted
+    old   as in `_begin`
+
+    Raises LinkRefused for an unusable link.
+    """
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -215,12 +216,10 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for the person of a company account. Return the session's cookie and the
-    operator's name. `_begin` explains `old`.
+    """Begin a session for a company account. Return its cookie and the operator's name.
 
-    A new person becomes an operator. A known person gets the role that the provider states now.
-    Raise CompanyRefused if the person may not sign in. If the provider states no role, also end the
-    person's sessions and tokens.
+    The person is added if they are new, and gets the provider's role. Raise CompanyRefused if they
+    may not sign in. `_begin` explains `old`.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -251,8 +250,7 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Set an operator's role to the role that the provider states. If the provider states no role,
-    end the operator's sessions and tokens."""
+    """Set an operator's role to the provider's. Without a role, end their sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -276,9 +274,10 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an unknown company account as an operator. Return None if the person has no
-    role. Raise CompanyRefused if the name is invalid or taken, or if the first operator of the
-    database would not be an admin."""
+    """Add the person of an unknown company account as an operator; None if they have no role.
+
+    Raise CompanyRefused for a bad or taken name, or if the first operator would not be an admin.
+    """
     if account.role is None:
         return None
     try:
@@ -305,9 +304,10 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Renew the session of a person who signed in again with the company's account. Return the
-    session's new cookie. The person gets the role that the provider states now. Raise
-    CompanyRefused if the account belongs to another person or has no role."""
+    """Renew a session after a new sign-in with the company's account. Return the new cookie.
+
+    Raise CompanyRefused if the account is another person's or has no role.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -325,9 +325,10 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Switch a signed-in person to the company's account. Return the cookie of a new session. The
-    person's password, invitation and sessions end, and the person gets the role that the provider
-    states. Raise CompanyRefused if the account cannot be linked or has no role."""
+    """Switch a signed-in person to the company's account. Return a new session's cookie.
+
+    The person's password, invitation and sessions end. Raise CompanyRefused.
+    """
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
     async with context.database.writing() as connection:
@@ -361,9 +362,10 @@ async def sign_in(
     passkey: passkeys.PasskeyAnswer | None = None,
     old: str = "",
 ) -> str:
-    """Check a person's password and second factor, begin a session, and return its cookie. The
-    second factor is a one-time code or a passkey's answer. Raise SignInRefused if the check fails.
-    `_begin` explains `old`."""
+    """Begin a session with a password and a second factor. Return the session's cookie.
+
+    Raise SignInRefused. `_begin` explains `old`.
+    """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
@@ -415,7 +417,7 @@ async def _begin(
 ) -> str:
     """Begin a session with a new token and write an audit entry.
 
-    old  the browser's previous cookie, whose session ends; empty if there was none
+    old  the browser's previous cookie, whose session ends; may be empty
     """
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
@@ -431,18 +433,15 @@ async def _begin(
 
 
 CONSOLE: Final = "the console"
-"""Subject of a sign-in in the audit trail."""
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Person named in the audit entry of a failed sign-in. The typed name is not stored, because it may
-be a password."""
+"""Person in the audit entry of a failed sign-in. The typed name may be a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
     """Write an audit entry for a wrong password.
 
-    name  the signed-in operator, if the console asked for the password again; None if somebody
-          failed to sign in
+    name  the signed-in operator; None if somebody failed to sign in
     """
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -454,8 +453,7 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether the password is the signed-in person's own. Guests of the demo have no
-    password, so any text is accepted."""
+    """Return whether the password is the person's own. The demo accepts any text."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -464,11 +462,9 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the active session with this cookie. Update the stored time of the session's last use
-    every few minutes.
+    """Return the active session with this cookie, and note its use.
 
-    used  whether a person made the request. A page also makes requests by itself. These do not
-          count as use; otherwise an open tab would keep the session active for ever
+    used  whether a person made the request. Requests that a page makes by itself do not count
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -482,15 +478,13 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the name of the person whose session has this cookie, even if the session has expired.
-    Do not use the name to grant access."""
+    """Return whose session has this cookie, even after expiry. Never grants access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Replace a session's cookie and return the new cookie. Return None if the session has ended.
-    The session's expiry does not change."""
+    """Replace a session's cookie and return the new one; None if the session has ended."""
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -505,13 +499,9 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator's means of signing in, and the operator's sessions.
+    """An operator's means of signing in, and their sessions.
 
-    password  whether the operator has set a password
-    company   whether the operator signs in with the company's account
-    invited   whether an invitation is usable
-    sessions  number of active sessions
-    used_at   last use of any of these sessions, accurate to a few minutes
+    used_at  last use of any session, accurate to a few minutes
     """
 
     operator: operator_store.Operator
@@ -548,14 +538,13 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential. Return None if the person has no password. A guest of the demo
-    has none."""
+    """Return a person's credential; None if they have no password."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 
 
 def session_id(token: str) -> str:
-    """Return the id that a person's account page shows for one of their sessions."""
+    """Return the id of a session on the account page."""
     return operator_store.hashed(token)[: session_store.ID_CHARS]
 
 
@@ -568,8 +557,10 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace a person's password after the caller checked the old one. End the person's sessions,
-    except the session with the cookie `here`. Raise UsageError for a bad password."""
+    """Replace a person's password and end their other sessions. Raise UsageError.
+
+    here  cookie of the session that stays. The caller has checked the old password
+    """
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
     await _set_own(context, name, here=here, action="password_changed", password=kept)
@@ -578,9 +569,10 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace a person's one-time secret after the caller checked the password. End the person's
-    sessions, except the session with the cookie `here`. Raise UsageError if the code does not
-    belong to the new secret."""
+    """Replace a person's one-time secret and end their other sessions. Raise UsageError.
+
+    here  cookie of the session that stays. The caller has checked the password
+    """
     step = None
     if credentials.is_totp_secret(totp):
         step = credentials.fitting_step(totp, code, now=context.clock.now(), after=None)
@@ -597,8 +589,10 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a passkey from a person's authenticator. End the person's sessions, except the session
-    with the cookie `here`. Raise UsageError for an answer that contains no valid passkey."""
+    """Store a new passkey and end the person's other sessions. Raise UsageError.
+
+    here  cookie of the session that stays
+    """
     if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
         raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
     made = passkeys.made_passkey(answer, name=name, label=label, now=context.clock.now())
@@ -617,9 +611,10 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a person's passkey. End the person's sessions, except the session with the cookie
-    `here`. Raise UsageError if the person's role needs this passkey as a second factor, and
-    NotFoundError for an unknown passkey."""
+    """Delete a passkey and end the person's other sessions. Raise UsageError or NotFoundError.
+
+    here  cookie of the session that stays
+    """
 
     async def change(connection: Connection) -> None:
         if not await session_store.delete_passkeys(connection, name, identity):
@@ -637,8 +632,10 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change the named columns of a person's credential, end the person's other sessions, and write
-    an audit entry. `change` may make further changes in the same transaction."""
+    """Change columns of a person's credential and end their other sessions.
+
+    change  function that makes further changes in the same transaction
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -661,7 +658,6 @@ async def _set_own(
 
 
 async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collection[str]) -> None:
-    """End some of a person's sessions because the person asked for it."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -674,8 +670,7 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person and return how many there were. Raise NotFoundError for an
-    unknown operator, and UsageError if `by` may not end sessions."""
+    """End all sessions of a person and return their number. Raise NotFoundError or UsageError."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -1,9 +1,7 @@
-"""API tokens, which are shown once when created and stored as hashes. Each has scopes and may
-expire.
+"""API tokens: shown once, stored as hashes, with scopes and an expiry.
 
-A program's token acts for the program. An operator's own token acts for the person, in commands and
-in the API, with the rights of the person's role. A personal token always expires, and it stops
-working when the operator is disabled.
+A program's token acts for the program. A personal token acts with its owner's role, always expires,
+and stops working when the owner is disabled.
 """
 
 import hashlib
@@ -23,17 +21,15 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""Permission of a token: to read orders and the feed, register orders, start payments, read and run
-reconciliation, or build evidence bundles."""
+"""Permission of a token. `checkout` starts payments."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Scopes of a new token if none are named. A shop's program needs only these; the other scopes show
-the merchant's books or customers."""
+"""Default scopes of a new token: those that a shop's program needs."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
-"""Time before a token's expiry at which the token is first reported, so that it can be replaced."""
+"""Time before a token's expiry at which the expiry is first reported."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -49,13 +45,9 @@ async def issue_token(
     zone: tzinfo = UTC,
     by: str | None = None,
 ) -> str:
-    """Issue a token under a name that is not taken.
+    """Issue a token. Raise UsageError for a bad name or expiry, or a missing permission.
 
-    until  expiry of the token: an RFC 3339 moment; the last day of its use, in the time zone
-           `zone`; or a time from now, such as 90d
-
-    Raises UsageError for a bad or taken name, for an invalid expiry, or if the person may not issue
-    tokens.
+    until  an RFC 3339 moment, a last day in the time zone `zone`, or a time from now such as 90d
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")
@@ -90,18 +82,17 @@ OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """Scopes that every personal token has."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of a personal token, each with the page that the owner's role must permit."""
+"""Scopes of a personal token beyond OWN_SCOPES, with the page that the role must permit."""
 
 
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """Issue a personal token, named after its operator. Return the token and its stored data.
+    """Issue a personal token. Return the token and its stored data.
 
     until, zone  as in `issue_token`
 
-    Raises NotFoundError for an operator who is not active. Raises UsageError for an invalid expiry,
-    or if `by` may not issue tokens.
+    Raises NotFoundError or UsageError.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:
@@ -143,8 +134,7 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Parse the expiry that a person typed for a token. A day without a time means the end of that
-    day. Raise UsageError for an invalid text or an expiry that is not in the future."""
+    """Parse a token's expiry; a day ends at its midnight. Raise UsageError."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -170,21 +160,19 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of the token's stored hash, by which a replaced hash is detected."""
+    """Return a digest by which a replaced hash is detected."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
 
 def no_token(name: str) -> NotFoundError:
-    """Build the error for a name that no active token has."""
     return NotFoundError(
         f"there is no token in force named {name}: `tallyhook tokens list` shows all"
     )
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raise NotFoundError if no active token has this name, and UsageError
-    if `by` may not revoke tokens."""
+    """Revoke a token by name. Raise NotFoundError or UsageError."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -204,13 +192,12 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return the stored data of a token, even of a revoked or expired token. Return None if the
-    text is no known token."""
+    """Return a token's stored data, even if it is revoked or expired; None if unknown."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenNotInForce(TallyhookError):
-    """Error for a text that is not an active token. The message says how to get one."""
+    """Error for a text that is not an active token."""
 
 
 class ScopeMissing(TallyhookError):
@@ -218,8 +205,7 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return a token's name if the token is valid for this scope. Raise TokenNotInForce if the
-    token is not active, and ScopeMissing if it lacks the scope."""
+    """Return a token's name if it may do this. Raise TokenNotInForce or ScopeMissing."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -239,7 +225,6 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
 
 
 async def _token_in_force(context: DatabaseContext, token: str) -> operator_store.TokenEntry:
-    """Return the stored data of an active token. Raise TokenNotInForce for any other text."""
     entry = await token_of(context, token)
     if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
@@ -255,8 +240,7 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns this token. Raise TokenNotInForce if the token is not active,
-    and ScopeMissing if a program owns it."""
+    """Return the operator who owns this token. Raise TokenNotInForce or ScopeMissing."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
@@ -270,7 +254,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of a personal token. Raise TokenNotInForce if the owner is disabled."""
+    """Return the owner of a personal token. Raise TokenNotInForce if they are disabled."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")
@@ -279,7 +263,7 @@ async def _holding(
 
 
 def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
-    """Build the refusal of a token. Only the holder of an expired token learns when it ended."""
+    """Build the refusal of a token. It tells an expired token's holder when it ended."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         sentence = f"This token expired at {format_instant(entry.until)}"
     else:
@@ -288,7 +272,7 @@ def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return active tokens that expire within ENDS_SOON, sorted by their expiry."""
+    """Return active tokens that expire within ENDS_SOON, by expiry."""
     now = context.clock.now()
     return sorted(
         (
