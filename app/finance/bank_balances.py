@@ -1,7 +1,7 @@
 """Bank statements whose entries do not add up to their balances, or that do not join.
 
-1 refuse   a statement whose entries do not add up to the difference of its balances (`files/banks`)
-2 propose  to accept exactly this difference of this file, with a reason
+1 refuse   a statement whose entries and balances differ (`files/banks`)
+2 propose  accept exactly this difference of this file, with a reason
 3 import   the file again after a second person approved; the balances are stored
 4 judge    whether the next statement begins with the stated closing balance
 """
@@ -35,14 +35,15 @@ from reconcile.reporting.report import BalanceRow
 KIND: Final = "accept_balance_difference"
 
 SHOWN: Final = 3
-"""Most statements that the notes on an import list. The page of imports has all files."""
+"""Maximum number of statements in the notes on an import."""
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
-    """Convert balances of bank statements to minor units. Balances that lack a day or an amount, or
-    have fractions of a minor unit, are left out.
+    """Convert balances of bank statements to minor units.
 
-    account  account for statements that name no account
+    Leaves out balances without a day or amount, and those with fractions of a minor unit.
+
+    account  account for statements that name none
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -88,8 +89,7 @@ async def approval_of(context: AppContext, sha256: str, differs: Balances) -> st
 
 
 def check_amount(differs: Balances, amount: str) -> None:
-    """Raise UsageError if the amount is not exactly the difference between the statement's balances
-    and its entries."""
+    """Raise UsageError if the amount is not the statement's difference."""
     difference = differs.difference()
     try:
         exact = Decimal(amount.strip()) == difference
@@ -134,8 +134,7 @@ async def propose_difference(
 def difference_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposal that accepts a difference of balances.
 
-    The approval itself imports nothing, because the file is not stored. When the file is imported
-    again, the import uses the approval.
+    Approval imports nothing, because the file is not stored. The next import of the file uses it.
     """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
@@ -159,11 +158,10 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return at most SHOWN sentences that compare the statements' opening balances with the closing
-    balances of the statements before them.
+    """Return at most SHOWN sentences on statements that do not begin with the previous closing
+    balance.
 
-    A sentence reports a statement that does not begin with the previous closing balance, or an
-    accepted difference that the next statement confirms.
+    A statement that confirms an accepted difference gives a sentence, too.
     """
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
@@ -194,8 +192,7 @@ async def notes_on_joins(
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
-    """Return the balances of all statements by account and day, as documents. Withdrawn imports are
-    left out.
+    """Return the balances of all statements by account and day, as documents.
 
     `state` tells whether the next statement begins with the closing balance.
     """
@@ -222,15 +219,16 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Words for each state of a statement, which depends on how the next statement begins."""
+"""Words for each state of a statement."""
 
 
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return accepted differences of statements, as known at an instant. A statement is included if
-    one of its days lies between `first` and `last`. An earlier statement is included if no later
-    statement has confirmed its closing balance."""
+    """Return accepted differences of statements with a day between `first` and `last`.
+
+    Includes earlier statements that no later statement has confirmed.
+    """
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

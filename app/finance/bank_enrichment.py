@@ -1,12 +1,11 @@
 """Bank files of several formats: one format makes an account's lines, others add texts to them.
 
-    1 decide   whether a file makes lines of an account or enriches them: by the file's days and
-               format (`accounts_to_enrich`)
+    1 decide   whether a file makes lines of an account or enriches them
     2 find     the line that has an entry's account, amount and bank's reference
-    3 fill     what the line lacks: reference, counterparty, text (`enrich`)
+    3 fill     the line's missing reference, counterparty or text
 
-Only equal references of the bank (AcctSvcrRef of CAMT, //reference of MT940) show that entries of
-two formats are one booking: each format writes texts in its own way.
+Only equal references of the bank (AcctSvcrRef of CAMT, //reference of MT940) show that two entries
+are one booking. Texts differ between formats.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +24,7 @@ from reconcile.instants import Instant
 
 _COLUMNS: Final = tuple(BankForm.STAGED)
 _TEXTS: Final = 3
-"""Number of text columns that an entry may fill: the last columns."""
+"""Number of text columns that an entry may fill, at the end of a row."""
 
 
 async def accounts_to_enrich(
@@ -34,11 +33,9 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts whose lines this bank's file does not add, because files of another
-    format have these lines. The file's entries only add texts to the lines.
+    """Return the accounts whose lines this file only enriches, each with an error text.
 
-    The result maps each account to an error text. The error must be raised if no entry of this file
-    fits a line. Whether a file adds lines depends on its format:
+    Raise the error if no entry of the file fits a line. Another format already has these lines:
 
     - A notification (CAMT.054) never adds lines.
     - A report within the day adds lines if no other format has the account.
@@ -46,8 +43,7 @@ async def accounts_to_enrich(
 
     booked_days  function that returns the days on which the file has bookings of an account
 
-    Raises UsageError if the file shares only some of its days with another format, or shares days
-    with a report within the day. A booking would otherwise count twice or be left out.
+    Raises UsageError if a booking would count twice or be left out.
     """
     found = dict[str, str]()
     for line in lines:
@@ -97,9 +93,9 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace each staged entry by the stored line that fits the entry. If a text of the line is
-    empty, the line gets the entry's text. Delete entries that fit no line or several lines. Returns
-    a note on each account.
+    """Replace each staged entry by the stored line that it fits, with missing texts filled.
+
+    Deletes entries that fit no line or several lines. Returns a note on each account.
 
     accounts  result of `accounts_to_enrich`
 
@@ -149,7 +145,7 @@ def _name_of(content: Row) -> tuple[Any, ...]:
 async def _lines_of(
     connection: Connection, entries: Collection[str], *, as_of: Instant
 ) -> dict[tuple[Any, ...], list[tuple[str, Row]]]:
-    """Find current bank lines by the bank's references. Each line is returned as (id, content)."""
+    """Return (id, content) of current bank lines, by the columns _NAMED_BY."""
     columns = f"line, {', '.join(_COLUMNS)}"
     found = defaultdict[tuple[Any, ...], list[tuple[str, Row]]](list)
     for line, *content in await lines_known(

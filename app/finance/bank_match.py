@@ -26,10 +26,10 @@ from reconcile.money import Money, to_json
 T = TypeVar("T")
 
 KEPT_MOST: Final = 50_000
-"""Most lines that a cached matching may have: about 50 MB."""
+"""Maximum number of lines in a cached matching: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a matching is cached. A deadline that passes in this time is noticed later."""
+"""Cache time of a matching. Deadlines that pass meanwhile are noticed later."""
 
 
 class PayoutDocument(TypedDict):
@@ -72,7 +72,7 @@ class BankPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
-    """A bank line, its bucket, and the payouts or orders that it is matched with."""
+    """Bank line with its bucket and the payouts or orders that it matches."""
 
     line: BankLine
     bucket: Bucket
@@ -99,7 +99,7 @@ class Booked:
         }
 
     def whole_document(self) -> WholeBankLineDocument:
-        """Return the document with the bank's texts, which contain names of people."""
+        """Return the document with the bank's texts, which contain people's names."""
         line = self.line
         return {**self.document(), "counterparty": line.counterparty, "text": line.text}
 
@@ -117,7 +117,7 @@ def payout_document(payout: Payout) -> PayoutDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookedPage:
-    """A page of bank lines.
+    """Page of bank lines.
 
     counts  number of lines in each bucket, on all pages
     more    whether other lines follow
@@ -130,13 +130,10 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """Cache of all matched bank lines, for requests that return one page each.
+    """Cache of all matched bank lines, valid until the audit trail has a new entry.
 
-    The cache is valid until the audit trail has a new entry. Each import, decision and change of
-    rules adds an entry.
-
-    mark   text that identified the newest trail entry when the lines were matched
-    asked  the requested instant; None if the request was for now
+    mark   state of the trail when the lines were matched
+    asked  the requested instant; None for now
     at     when the lines were matched; None if nothing is cached
     """
 
@@ -151,7 +148,7 @@ class KeptMatch:
         return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
 
     def keep(self, lines: list[Booked], mark: str, asked: Instant | None, *, now: Instant) -> None:
-        """Cache the lines for the next page, unless there are too many."""
+        """Cache the lines, unless there are too many."""
         fits = len(lines) <= KEPT_MOST
         self.lines, self.mark, self.asked = lines if fits else [], mark, asked
         self.at = now if fits else None
@@ -171,14 +168,13 @@ async def booked_page(
     """Return bank lines with their matches as known at an instant, newest first.
 
     as_of   the instant; None for now
-    stands  bucket from which to return lines; None for all buckets
+    stands  bucket of the lines; None for all
     line    id of the only line to return, in any version; None for all lines
-    after   id of the line after which the page begins; empty for the first page
+    after   id of the line before the page; empty for the first page
     skip    number of further lines to skip
-    kept    cache of the matching for the next pages
+    kept    cache for the next pages
 
-    Raises NotFoundError if `line` is not among the lines, and UsageError if the bank cannot be
-    matched.
+    Raises NotFoundError for an unknown `line`, and UsageError if the bank cannot be matched.
     """
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)
@@ -192,7 +188,7 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Return the lines of a `booked_page`. Raises the same errors."""
+    """Return the lines of a `booked_page`. Raises its errors."""
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines
 
@@ -230,9 +226,10 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return bank lines that have one of these subjects or are matched with one of these payouts or
-    orders. `orders` are subjects of book lines. Return an empty list, without matching, if all
-    three are empty."""
+    """Return bank lines with these subjects, payouts or orders.
+
+    orders  subjects of book lines
+    """
     if not (subjects or payouts or orders):
         return []
 
@@ -256,17 +253,14 @@ async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, Ba
 
 
 def bank_words(line: BankLine) -> str:
-    """Return the bank's texts: first the payer, then the text."""
+    """Return the payer and the text of a bank line."""
     return ": ".join([each for each in (line.counterparty, line.text) if each])
 
 
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line with its matches. Raises NotFoundError for an unknown id.
-
-    kept  cache of all matched lines; None to match the lines now
-    """
+    """Return one bank line with its matches. Raises NotFoundError."""
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 
@@ -285,8 +279,10 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank lines and return `use(lines)`. The matching and `use` run in another thread,
-    because matching many lines takes seconds. Meanwhile the server answers other requests."""
+    """Match the bank lines and return `use(lines)`.
+
+    Both run in another thread, so that the server answers other requests meanwhile.
+    """
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

@@ -1,8 +1,8 @@
 """Lines of bank accounts, balances of bank statements, and payouts, as known at an instant.
 
-A payout is the sum of the statement lines that name it. A bank line is identified by what the bank
-states (`subject`); equal bookings differ by their place (`ordinal`). A later file that repeats a
-line changes nothing; a file that states another text for the line adds a version.
+A payout is the sum of the statement lines that name it. A bank line is identified by its content
+(`subject`); equal bookings differ by their position (`ordinal`). A later file that states another
+text for a line adds a version.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def payout_id(source: str, reference: str, currency: str) -> str:
 
 
 AT_ONCE: Final = 4_000
-"""Lines in memory at a time, less than half a kilobyte each."""
+"""Maximum number of lines in memory, each less than half a kilobyte."""
 
 _ROW: Final = (
     "line || '.' || since, account, currency, minor, booked_at, reference, counterparty, told"
@@ -39,10 +39,10 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Versions of lines that one step of a search reads: about 0.15 seconds."""
+"""Versions of lines that one step of a search reads, in about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Steps in one search, which takes a second or two. A person may continue the search."""
+"""Steps in one search: a second or two. People may continue a search."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "
@@ -88,13 +88,13 @@ _WITHDRAWN: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Return whether any imported bank file was already published at an instant."""
+    """Return whether any bank file was imported by an instant."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield batches of rows of bank lines as known at an instant. `bank_line_of` converts a row."""
+    """Yield batches of rows for `bank_line_of`, as known at an instant."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
@@ -108,13 +108,12 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return bank lines with these words in a text, newest first. The case of ASCII letters is
-    ignored, and restricted lines are left out.
+    """Return bank lines with these words in a text, newest first, without restricted lines.
 
-    Also return an instant if the search ended early: lines booked before this instant were not
-    searched. The instant is None if all lines were searched or `limit` lines were found.
+    Ignores the case of ASCII letters. Also returns an instant if the search ended early: earlier
+    lines were not searched.
 
-    before  instant before which the lines must have been booked; None for all lines
+    before  instant before which the lines were booked; None for all lines
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
@@ -134,7 +133,7 @@ async def bank_lines_saying(
 async def bank_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[BankLine]:
-    """Return lines by their subjects (`subject_of`), as they were known at an instant."""
+    """Return bank lines by their subjects, as known at an instant."""
     wanted = [name.partition(".")[0] for name in names]
     rows = await lines_known(connection, "bank", _ROW, as_of=as_of, line=wanted)
     return [bank_line_of(row) for row in sorted(rows)]
@@ -159,8 +158,10 @@ PayoutName = tuple[str, str, str]
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Return every payout that statement lines name, as known at an instant. The amount of a payout
-    is the sum of its lines. If the payout is from a wallet, only its withdrawals are added up."""
+    """Return every payout that statement lines name, as known at an instant.
+
+    An amount is the sum of the payout's lines, or of the withdrawals from a wallet.
+    """
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
@@ -188,10 +189,9 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return (final amount, withdrawn amount, time of the last line) of every payout from a wallet.
+    """Return (final amount, withdrawn amount, time of the last line) of each payout from a wallet.
 
-    Amounts are in minor units. The final amount is smaller if part of the money could not be paid
-    out and was returned to the wallet.
+    Amounts are in minor units. The final amount excludes money that was returned to the wallet.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     rows = await connection.execute(text(_WITHDRAWN), values)
@@ -274,7 +274,6 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of bank statements, in no particular order. Leave out statements whose
-    import was withdrawn by the instant."""
+    """Return the balances of bank statements whose import was not withdrawn by the instant."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

@@ -1,9 +1,8 @@
 """Lines of order books, read in key order as known at an instant.
 
-A line is what the books state about one reference of one kind. References with an equal `match_key`
-are one reference. A line keeps its id, `bok_` and 20 hex digits, from version to version. A
-version's id is the line's id, a dot, and the number of its import. Book lines are compared with
-ledgers; ledgers are folded from `records`, never from book lines.
+A line is what the books state about one reference (`match_key`) of one kind. It keeps its id,
+`bok_` and 20 hex digits, from version to version. A version's id is the line's id, a dot, and its
+import.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -20,7 +19,7 @@ from reconcile.matching.books import BookLine, Methods
 from reconcile.money import Money
 
 AT_ONCE: Final = 4_000
-"""Lines in memory at a time, less than half a kilobyte each."""
+"""Maximum number of lines in memory, each less than half a kilobyte."""
 
 _ROW: Final = (
     "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
@@ -37,13 +36,13 @@ _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NU
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield book lines as known at an instant, in key order and in batches.
+    """Yield batches of book lines as known at an instant, by key.
 
     Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
     refunded_at, method).
 
-    first   the lowest key to yield
-    beyond  the lowest key that is no longer yielded; None for no limit
+    first   the lowest key
+    beyond  the key before which to end; None for no limit
     """
     values: dict[str, Any] = {
         "first": first,
@@ -57,17 +56,16 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return the rows with these keys, in the columns of `book_rows`."""
+    """Return the rows with these keys, as `book_rows` does."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order lines that a bank line may pay. These are the lines whose payment method
-    does not use a provider, and the lines in `named`.
+    """Return the order lines that a bank line may pay: those of payment methods without a provider.
 
-    named  subjects of further order lines to return
+    named  subjects of further order lines
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
@@ -121,8 +119,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return the versions of lines that have one of these phone numbers. Also return the versions
-    that have one of these keys and any phone number."""
+    """Return line versions with one of these phone numbers, or with one of these keys and any
+    number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -131,8 +129,7 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return the keys of line versions that were imported before an instant and have a phone
-    number. The keys are sorted."""
+    """Return keys of line versions that have a phone number and an early import, sorted."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),
@@ -156,7 +153,7 @@ async def last_import_at(connection: AsyncConnection) -> Instant:
 
 
 async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> None:
-    """Erase the phone numbers in these versions of order-book lines."""
+    """Erase the phone numbers in these line versions."""
     for match_key, kind, since in lines:
         await connection.execute(
             text(

@@ -1,6 +1,6 @@
 """People's acts on breaks: assign, comment, accept, match by hand, and undo a match.
 
-Each act is one transaction, with its entry in the audit trail. Large amounts take a second person.
+Each act is one transaction, with its entry in the audit trail. Large amounts need a second person.
 """
 
 import json
@@ -91,8 +91,10 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break with its steps and present state. `seen` is the break as found by a given run. If no
-    run is given, `seen` comes from the last run that found the break."""
+    """Break with its steps and present state.
+
+    seen  the break as a given run found it, or the last run that found it
+    """
 
     identity: str
     seen: breaks.Break
@@ -147,12 +149,12 @@ class SeenBreak:
 
 
 def age_days(seen: breaks.Break, as_of: Instant) -> int:
-    """Return the break's age in whole days since `seen.since`; never negative."""
+    """Return a break's age in whole days."""
     return max(as_of - seen.since, 0) // DAY
 
 
 def facts_json(facts: Facts) -> dict[str, Any]:
-    """Return facts with instants as dates, and money as decimal strings."""
+    """Return facts with instants as dates and money as decimal strings."""
     return {
         name: to_json(value)
         if isinstance(value, Money)
@@ -166,7 +168,7 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks that a run saw, in batches by id, each with its present state."""
+    """Yield batches of the breaks that a run saw, by id, each in its present state."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(connection, number, after=after)
@@ -185,12 +187,11 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield all published breaks, including closed ones, in batches by id.
+    """Yield batches of published breaks by id, including closed ones.
 
-    causes    causes of the breaks to yield; empty for all
-    states    states of the breaks to yield
-    assignee  person to whom the breaks are assigned; None for everyone's breaks
-    after     id after which to begin; empty for the beginning
+    causes    causes of the breaks; empty for all
+    assignee  person to whom the breaks are assigned; None for all
+    after     id after which to begin
     """
     while True:
         async with context.database.reading() as connection:
@@ -231,7 +232,7 @@ async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[Seen
 
 
 async def living_break(connection: Connection, name: str) -> SeenBreak:
-    """Return one published break. Raises NotFoundError if there is none."""
+    """Return one published break. Raises NotFoundError."""
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
@@ -251,7 +252,6 @@ async def _named_breaks(connection: Connection, names: Sequence[str]) -> list[Se
 
 
 async def one_break(context: AppContext, name: str) -> SeenBreak:
-    """Return one published break. Raises NotFoundError if there is none."""
     async with context.database.reading() as connection:
         return await living_break(connection, name)
 
@@ -268,9 +268,8 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return all breaks of one order, including closed ones. Return None if no run has changed
-    breaks since the instant `since`. A result that the caller read at that instant is then still
-    valid."""
+    """Return all breaks of an order, including closed ones; None if no run changed breaks since
+    `since`."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -283,7 +282,7 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
 
 
 async def finished_run(context: AppContext, number: int) -> break_store.Run:
-    """Return a finished run. Raises NotFoundError for an unknown number."""
+    """Return a finished run. Raises NotFoundError."""
     async with context.database.reading() as connection:
         found = await break_store.run_of(connection, number)
     if found is None:
@@ -296,7 +295,7 @@ async def finished_runs(
 ) -> list[break_store.Run]:
     """Return the last finished runs, newest first.
 
-    before  number below which the runs' numbers must be; None for all runs
+    before  run number below which to begin; None for all runs
     """
     async with context.database.reading() as connection:
         return await break_store.runs(connection, limit=limit, before=before)
@@ -318,7 +317,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """A person's act on a break.
+    """Act of a person on a break.
 
     by     the person's name
     value  the assignee, the line to match or unmatch, or the decision about late money
@@ -331,16 +330,15 @@ class BreakAct:
 
 
 MOST_AT_ONCE: Final = 200
-"""Most breaks in one decision: four pages of the list. The transaction takes about a second."""
+"""Maximum number of breaks in one decision. The transaction takes about a second."""
 
 
 NAMED: Final = 10
-"""Breaks that a refusal lists by id. It counts the others."""
+"""Number of breaks that a refusal lists by id."""
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest of the breaks' ids, money, states and assignees, as they were shown to a
-    person."""
+    """Return a digest of the breaks' ids, money, states and assignees."""
     shown = [
         (
             each.identity,
@@ -370,10 +368,9 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return breaks by their ids, sorted by currency and then by amount, the largest first.
+    """Return breaks by their ids, sorted by currency and descending amount.
 
-    Raises UsageError for no id or too many ids, and NotFoundError for a break that is not
-    published.
+    Raises UsageError for no id or too many ids, and NotFoundError for an unknown break.
     """
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
@@ -391,18 +388,16 @@ async def act_on_breaks(
     seen: str | None = None,
     propose: bool = True,
 ) -> Proposal | None:
-    """Assign, comment on, accept or settle breaks in one transaction. If one break is refused, none
-    is changed.
+    """Assign, comment on, accept or settle breaks: all of them or none.
 
-    If one person may not accept a single break alone, make a proposal and return it. Keeping late
-    money counts as an acceptance.
+    Returns a proposal if one person may not accept a single break alone. Keeping late money counts
+    as an acceptance.
 
-    seen     result of `mark_of` for the breaks that the person saw; None to act on the breaks in
-             any state
-    propose  whether to make a proposal if needed; if False, raise UsageError instead
+    seen     `mark_of` the breaks as the person saw them; None for any state
+    propose  whether to make a proposal; if False, raise UsageError instead
 
-    Raises NotFoundError for an unknown break. Raises UsageError if a break was closed or has
-    changed since the person saw it, or if one person may not accept several breaks together.
+    Raises NotFoundError. Raises UsageError for a closed or changed break, or if one person may not
+    accept several breaks together.
     """
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
@@ -437,16 +432,15 @@ async def act_on_breaks(
 
 
 MOST_LINES: Final = 50
-"""Most lines matched with a break at a time: bookings of a payout, or orders of one transfer."""
+"""Maximum number of lines matched with a break at a time."""
 
 
 async def match_lines(
     context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
 ) -> None:
-    """Match a break with unmatched lines. Breaks about these lines are closed together with this
-    break.
+    """Match a break with unmatched lines, and close the breaks about these lines.
 
-    The next run applies the match; if the sums differ, the run reports the difference.
+    The next run applies the match and reports any difference.
     """
     if not 0 < len(lines) <= MOST_LINES:
         raise UsageError(f"choose 1 to {MOST_LINES} lines")
@@ -475,11 +469,9 @@ async def match_lines(
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Undo a match by hand, even if the match closed the break. The next run ignores the match.
+    """Undo a match by hand, and return the matched line in its version.
 
     line  the matched line; needed if the break has several matches
-
-    Returns the line in the version that was matched.
     """
     doing = BreakAct(kind="unmatched", by=by, reason=reason, value=line)
     async with _acting(context, doing) as (connection, who):
@@ -571,8 +563,8 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal that accepts a break or keeps late money. It is needed if the
-    amount is above the limit for one person."""
+    """Build the kind of proposal that accepts a break, or keeps late money, above a person's
+    limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
@@ -596,11 +588,7 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 
 
 async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
-    """Return, as JSON, the state of the break that an approval is about. It has the money and facts
-    of the break, and whether the break is decided or closed.
-
-    The assignee and comments are not included.
-    """
+    """Return, as JSON, what an approval depends on: the break's money, facts and decision."""
     found = await living_break(connection, name)
     decided = found.life.state if found.life.state in ("accepted", "closed") else "open"
     seen = found.seen
@@ -626,8 +614,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
 
 
 def _booked(seen: breaks.Break) -> str:
-    """Describe, for the approver, the amount that is booked if a break is accepted. This is the
-    amount that remains to be settled, which is often less than the break's money."""
+    """Return a phrase on the amount that is booked if a break is accepted."""
     if not seen.left:
         return f"nothing is booked; {seen.money} is at stake"
     parts = [
@@ -640,7 +627,7 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether a break's money at risk is unknown. The break then states 0."""
+    """Return whether a break's money is unknown. It is then stored as 0."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
@@ -654,7 +641,7 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """Return the lines that people matched with a break, in the versions that were matched."""
+    """Return the lines that people matched with a break, in their matched versions."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
@@ -666,13 +653,12 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the line that a break is about. If the break is about no line, return its order."""
+    """Return the line that a break is about, or else its order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks that can be the counterpart of this break. Only breaks about the given line
-    or order are searched."""
+    """Return the breaks about a line or order that can be this break's counterpart."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners
@@ -684,11 +670,9 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line may be matched with a break. Return the other open breaks that the match
-    closes.
+    """Check that a line may be matched with a break. Return the other open breaks that this closes.
 
-    The line must not be matched yet. It must be a candidate of this break, or the subject of
-    another open break. Raises UsageError otherwise.
+    Raises UsageError unless the line is unmatched, and a candidate or another break's subject.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
@@ -719,10 +703,9 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Find the match that a person wants to undo, and return its line. Raises UsageError if no
-    match or more than one match fits the request.
+    """Return the matched line of the match to undo. Raises UsageError if not exactly one fits.
 
-    line  the matched line that the person named; empty if the person named none
+    line  the line that the person named; may be empty
     """
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]

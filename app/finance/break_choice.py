@@ -1,6 +1,6 @@
 """Bulk decisions on breaks chosen by conditions: `cause=not_settled currency=KES amount<10`.
 
-The effect is shown as sums first. Then it is applied in batches, each in its own transaction.
+People see the sums first. The decision is then applied in batches, each in its own transaction.
 Breaks that one person may not accept alone are left out and counted.
 """
 
@@ -44,7 +44,7 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Names that are compared for equality, each with its allowed words; None allows any word."""
+"""Names that are compared for equality, with their allowed words; None allows any word."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 
@@ -53,14 +53,11 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that every chosen break meets. Without a condition on the state, only breaks that
-    still need a person are chosen.
+    """Conditions that every chosen break meets. Without a state, only breaks that need a person.
 
-    words    pairs of a name and the value that the break must have
-    amounts  pairs of a comparison sign and an amount in minor units of `currency`, with which the
-             break's money is compared
-    ages     pairs of a comparison sign and a number of whole days, with which the break's age is
-             compared
+    words    pairs of a name and a value
+    amounts  pairs of a comparison sign and minor units of `currency`
+    ages     pairs of a comparison sign and whole days
     """
 
     words: tuple[tuple[str, str], ...] = ()
@@ -77,8 +74,8 @@ class Choice:
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets all conditions. A break with unknown money meets no
-        condition on its amount."""
+        """Return whether a break meets all conditions. Unknown money meets no condition on
+        amounts."""
         minor = found.seen.money.minor
         return self._is_of(found, as_of=as_of) and (
             not self.amounts
@@ -89,8 +86,7 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether an unknown amount prevents the choice of a break. The choice has a
-        condition on the amount, and the break meets all other conditions."""
+        """Return whether only the unknown amount prevents the choice of a break."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -114,7 +110,7 @@ class Choice:
 def read_choice(text: str) -> Choice:
     """Parse `cause=… currency=… amount<… age>…`, in any order, with quotes as in a shell.
 
-    Raises UsageError for text that is not a valid choice.
+    Raises UsageError.
     """
     try:
         conditions = [_condition(word) for word in shlex.split(text)]
@@ -143,7 +139,7 @@ def read_choice(text: str) -> Choice:
 
 
 def condition_text(conditions: Mapping[str, str | None]) -> str:
-    """Format conditions for `read_choice`, leaving out names whose value is None."""
+    """Format conditions for `read_choice`, without those whose value is None."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
@@ -185,13 +181,11 @@ def _minor(text: str, currency: str | None) -> int:
 # --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Most breaks chosen at a time. All of them are loaded, about fifty megabytes."""
+"""Maximum number of breaks chosen at a time: about fifty megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSum:
-    """Count and total of the breaks with one cause and currency."""
-
     cause: BreakCause
     count: int
     money: Money
@@ -212,12 +206,12 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 
 @dataclass(slots=True, kw_only=True)
 class ChosenBreaks:
-    """The breaks that a person acts on, selected from the breaks that meet a `Choice`.
+    """Breaks to act on, from those that meet a `Choice`.
 
     of       the breaks to act on
-    apart    number of breaks that meet the choice but were left out, by reason
+    apart    number of breaks left out, by reason
     lines    the line to match with each break, by the break's id
-    against  reason against deciding all these breaks together; None if there is none
+    against  reason against deciding them together, or None
     """
 
     of: list[break_acts.SeenBreak]
@@ -227,9 +221,7 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits for the present state of the chosen breaks and their suggested
-        lines. Any change of these gives other digits. A caller compares the digits to see whether a
-        person saw the present state."""
+        """Return sixteen hex digits that change with the chosen breaks or their suggested lines."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -246,12 +238,11 @@ NOT_ALONE: Final = "the amount is above one person's limit; propose each one sep
 NOBODY_NEAR: Final = "no suggestion has enough points and a clear lead"
 CLAIMED: Final = "the suggestion is matched by hand already"
 SHARED: Final = "the same line is suggested for another break, too"
-"""Reasons for which a break is left out."""
+"""Reason for which a break is left out."""
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
-    """Return the chosen breaks. Raises UsageError if there are none, or too many for one
-    transaction."""
+    """Return the chosen breaks. Raises UsageError for none, or too many for one transaction."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
         sentences = ("no break is chosen: look at the list again", *chosen.left_out())
@@ -266,7 +257,7 @@ async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
 
 
 async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
-    """Return all chosen breaks, by id. Raises UsageError for more than MOST."""
+    """Return all chosen breaks by id. Raises UsageError for more than MOST."""
     now, chosen = context.clock.now(), ChosenBreaks(of=[])
     found = break_acts.living_breaks(context, causes=choice.causes, states=choice.states)
     async with aclosing(found) as parts:
@@ -284,10 +275,9 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 async def chosen_for(
     context: AppContext, choice: Choice, doing: BreakAct, *, least: int
 ) -> ChosenBreaks:
-    """Return the chosen breaks on which the person may carry out the act `doing`.
+    """Return the chosen breaks on which the person may act.
 
-    A break can be matched if one suggestion is clearly the best and has at least `least` points. A
-    break can be accepted if the person may accept it alone.
+    least  minimum points of a suggestion to match. The suggestion must also be clearly the best
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
@@ -306,7 +296,6 @@ async def chosen_for(
 
 
 async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) -> ChosenBreaks:
-    """Return the breaks with one clearly best suggestion of at least `least` points."""
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
@@ -337,9 +326,7 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
     """Act on the chosen breaks in batches, each in its own transaction.
 
-    If breaks are matched, each is matched with its suggested line, and a batch has only one break.
-    Raises UsageError if a batch is refused; the message states the number of breaks that are
-    already done.
+    Raises UsageError for a refused batch, with the number of breaks already done.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

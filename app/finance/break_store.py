@@ -1,11 +1,11 @@
 """Breaks, the runs of reconciliation that saw them, and their steps by runs and by people.
 
-    1 number  take the run's number; what a run wrote is invisible if the run is killed
+    1 number  take the run's number; the writings of a killed run stay invisible
     2 saw     write breaks, some hundreds in a transaction, so that nobody waits long
-    3 finish  write the run's row and the changes of breaks, which makes all of it visible
+    3 finish  write the run's row and the changes of breaks, which publishes all of it
 
 A break is new, changed, gone or back in comparison with the last run that changed breaks. The
-database makes the comparison, so that it takes little memory.
+database makes the comparison, which saves memory.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money
 
 AT_ONCE: Final = 500
-"""Breaks in memory at a time, about two kilobytes each."""
+"""Maximum number of breaks in memory, about two kilobytes each."""
 
 _MATCH_STANDS: Final = (
     "deed = 'matched' AND at <= {as_of} AND NOT EXISTS (SELECT 1 FROM break_deeds AS later "
@@ -38,19 +38,17 @@ _MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""Rows of `break_deeds` for matches by hand, except matches undone by an instant."""
+"""Matches by hand, without those undone by an instant."""
 
 _STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One finished run of reconciliation.
+    """Finished run of reconciliation.
 
-    at      when the run finished
-    rules   number of the saved rules; 0 if no rules were saved; None if the rules came from a file
+    rules   number of the saved rules; 0 without rules; None for rules from a file
     lived   whether the run changed breaks
-    breaks  number of breaks that the run found
     ties    whether the control totals agree
     result  the control totals, as JSON
     """
@@ -72,7 +70,7 @@ _RUNS: Final = table("runs", *map(column, _COLUMNS))
 
 
 async def take_run_number(connection: AsyncConnection) -> int:
-    """Return the number for a new run. A number without a finished run belongs to a killed run."""
+    """Return the number for a new run. A killed run leaves a gap."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('runs', 1) "
@@ -86,10 +84,10 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Store the breaks that a run saw as of an instant, each break once.
+    """Store the breaks that a run saw, each once.
 
-    A break whose lines have no date is dated by `as_of`. If such a break was known before and is
-    otherwise unchanged, it keeps the date of the run that first saw it.
+    A break whose lines have no date gets the date `as_of`, or keeps that of the first run that saw
+    it.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
@@ -156,7 +154,7 @@ _UNUSED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=_STANDS,
 )
-"""Breaks that a run saw although a person had matched them after the previous run."""
+"""Breaks that a run saw although a person had matched them before the run."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "
@@ -169,7 +167,6 @@ _GONE: Final = (
 
 
 async def last_lived(connection: AsyncConnection) -> Run | None:
-    """Return the last run that changed breaks; None if there is none."""
     lived = select(_RUNS).where(_RUNS.c.lived == 1)
     found = await _runs(connection, lived.order_by(_RUNS.c.number.desc()).limit(1))
     return next(iter(found), None)
@@ -178,8 +175,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) of each break that the run `last` found and the run `number` did
-    not find."""
+    """Yield (id, version, content) of each break of the run `last` that this run did not find."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -195,7 +191,7 @@ async def gone_breaks(
 async def save_closed(
     connection: AsyncConnection, closed: Sequence[tuple[str, int, Sequence[str]]], *, number: int
 ) -> None:
-    """Store closed breaks, each as (id, version last seen, ids of the evidence that closed it)."""
+    """Store closed breaks, each as (id, last version, ids of the closing evidence)."""
     rows = [
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
@@ -204,10 +200,9 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Publish a finished run. If the run changed breaks, also store how each break changed since
-    the run `last`.
+    """Publish a finished run, with the changes of breaks since the run `last`.
 
-    last  the last run before this one that changed breaks; None if there is none
+    last  the previous run that changed breaks, or None
     """
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
@@ -235,7 +230,7 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
     """Return the finished runs, newest first.
 
-    before  a run's number; only runs with lower numbers are returned; None for all runs
+    before  run number below which to begin; None for all runs
     """
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
@@ -254,9 +249,9 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 async def seen_by(
     connection: AsyncConnection, number: int, *, after: str
 ) -> list[tuple[str, Break]]:
-    """Return the next AT_ONCE breaks of a run, sorted by id.
+    """Return the next AT_ONCE breaks of a run, by id.
 
-    after  the id after which the breaks begin
+    after  the id after which to begin
     """
     rows = await connection.execute(
         text(
@@ -272,7 +267,7 @@ async def seen_by(
 
 
 MOST_CITED: Final = 20
-"""Most ids of evidence cited when a break closes, among them the first id of each kind."""
+"""Maximum number of ids of evidence cited when a break closes."""
 
 
 _EVENTS_SINCE: Final = (
@@ -309,9 +304,7 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, for each break in `gone`, the ids of evidence that may have closed the break. This
-    evidence has arrived since the last run. It consists of events, records, lines, matches by hand
-    and rules.
+    """Return the ids of evidence since the last run that may have closed each break.
 
     gone  the breaks that this run no longer found
     """
@@ -392,7 +385,7 @@ _TURNED: Final = table("break_turns", *map(column, ("break_id",)))
 _DONE_ABOUT: Final = table("break_deeds", *map(column, ("break_id", "deed", "value")))
 
 _NEWEST: Final = select(func.max(_RUNS.c.number)).where(_RUNS.c.lived == 1).scalar_subquery()
-"""Number of the newest run that changed breaks. Every break that it saw is open."""
+"""Number of the newest run that changed breaks."""
 
 _LIVED: Final = select(_BREAKS.c.id).where(
     select(_TURNED.c.break_id).where(_TURNED.c.break_id == _BREAKS.c.id).exists()
@@ -411,7 +404,6 @@ _NOT_SEEN: Final = (
 )
 
 _DONE: Final = {"assigned": ("assigned",), "accepted": ("accepted", "settled")}
-"""Acts that can bring a break into each state."""
 
 
 async def breaks_after(
@@ -423,13 +415,12 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return up to `limit` ids of published breaks, sorted, beginning after `after`. The result may
-    include breaks that do not meet the conditions, so the caller must check the breaks' states and
-    assignees.
+    """Return up to `limit` ids of published breaks after `after`, sorted.
+
+    May include breaks in other states or of other assignees, so the caller must check both.
 
     causes    causes of the breaks; empty for all
-    states    states of the breaks; breaks whose act was undone are returned, too
-    assignee  person to whom the breaks are or were once assigned; None for everyone's breaks
+    assignee  person to whom the breaks are or were assigned; None for all
     """
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
@@ -453,13 +444,11 @@ def _somebody_did(*which: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:
-    """Return ids of the published breaks about this line."""
     about_it = _LIVED.where(_BREAKS.c.subject == subject).order_by(_BREAKS.c.id)
     return [row[0] for row in await connection.execute(about_it)]
 
 
 async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int) -> list[str]:
-    """Return ids of the published breaks of this order."""
     of_it = _LIVED.where(_BREAKS.c.order_ref == order).order_by(_BREAKS.c.id).limit(limit)
     return [row[0] for row in await connection.execute(of_it)]
 
@@ -479,9 +468,9 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks that a run found and on which a person acted.
+    """Yield ids of breaks of a run on which a person acted.
 
-    decided  whether only acceptances, settlements and matches count as acts
+    decided  whether only acceptances, settlements and matches count
     """
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
@@ -496,7 +485,7 @@ async def breaks_done_about(
 async def steps_of(
     connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
 ) -> dict[str, list[Step]]:
-    """Return the steps of these breaks up to an instant, by break and in order of time."""
+    """Return the steps of these breaks up to an instant, by break and time."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
         *await select_in(connection, sql=_ACTS, values=names),
@@ -521,7 +510,7 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Return the latest stored content of each of these published breaks, by id."""
+    """Return the latest content of each of these breaks, by id."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 
@@ -530,8 +519,7 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Lock the breaks until the transaction ends. Other people and runs cannot change breaks
-    meanwhile."""
+    """Lock the breaks until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 
@@ -586,7 +574,8 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
-    """Return the break that a person matched with any version of this line; None if nobody did."""
+    """Return the break that a person matched with any version of this line; None if there is
+    none."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
@@ -598,7 +587,6 @@ async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
-    """Return the lines that people matched with a break. Each line is named by the version that the
-    person saw."""
+    """Return the lines that people matched with a break, in the versions that they saw."""
     rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

@@ -24,21 +24,19 @@ NAMES: Final = {
 MONEY: Final = frozenset({"minor", "refunded", "gross", "fee", "net"})
 
 NOT_SHOWN: Final = frozenset({"match_key", "group_key"})
-"""Columns derived from others."""
 
 CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": ("reference",),
     "statement": ("payment", "order_ref", "payout"),
     "bank": ("reference", "entry", "account"),
 }
-"""Columns that name a line for people: the first nonempty one is used."""
+"""Columns that name a line for people: the first nonempty one counts."""
 
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
 
 def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
-    """Describe a changed line: id, name, and each changed column before and after. Phone numbers
-    are not shown, only whether they changed."""
+    """Describe a changed line, with each changed column before and after. Hides phone numbers."""
     columns = line_version_store.LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
@@ -70,7 +68,7 @@ def _shown(name: str, version: dict[str, Any]) -> Any:
 
 
 def changed_csv(kind: ImportKind, lines: Iterable[line_version_store.ChangedLine]) -> str:
-    """Return rows of a CSV file, one for each changed column of these lines."""
+    """Return CSV rows, one for each changed column of these lines."""
     return "".join(
         csv_line(
             [
@@ -92,8 +90,8 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a `write` function that also appends every changed row to a file. Raises UsageError if
-    the file exists."""
+    """Return a `write` function that also appends changed rows to a file. Raises UsageError if it
+    exists."""
     if file.exists():
         raise UsageError(f"{file.name} already exists: move it, or give --changes FILE")
     head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
@@ -117,7 +115,7 @@ def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
 async def changed_by(
     context: AppContext, found: Import
 ) -> AsyncIterator[list[line_version_store.ChangedLine]]:
-    """Yield the lines that a published import changed, some at a time."""
+    """Yield the lines that a published import changed, in batches."""
     if found.changed:
         async with context.database.reading() as connection:
             async for lines in line_version_store.changed_lines(connection, found):
@@ -135,7 +133,7 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield the parts of a CSV file for people: all lines that a published import changed."""
+    """Yield the parts of a CSV file with all lines that a published import changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

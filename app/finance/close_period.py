@@ -1,18 +1,17 @@
-"""Closes a month: makes its report from the evidence, and stores it with everything it rests on.
+"""Closes a month: makes its report from the evidence, and stores both.
 
     1 ask       check who asks, and that this month is the next
     2 look      make the month's report as of one instant
     3 refuse    return all reasons against closing at once
-    4 digest    make digests of what became known since the previous closing, by kind and day
+    4 digest    make digests of the evidence since the previous closing, by kind and day
     5 print     make the report and the journal in every format
     6 write     store the closing, its prints and the audit entry, in one transaction
 
-If the rules let nobody close alone, step 6 makes a proposal, which states the instant and shows the
-report. After the approval all steps run again as of that instant, and must give an equal report.
-A process that is killed before the end has closed nothing.
+If nobody may close alone, step 6 makes a proposal instead. After the approval all steps run again
+as of the proposal's instant, and must give an equal report.
 
-The last closed month can be reopened by two people: its closing and prints stay, and it is closed
-again as the next version.
+Two people can reopen the last closed month: its closing and prints stay, and it is closed again as
+the next version.
 """
 
 import asyncio
@@ -51,7 +50,7 @@ from reconcile.reporting.tables import report_document
 
 
 def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
-    """Render the report in every format. PDF is left out if its extra is not installed."""
+    """Render the report in every installed format."""
     found: dict[str, period_store.PrintParts] = {}
     for form in REPORT_FORMATS:
         try:
@@ -62,21 +61,18 @@ def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
 
 
 STILL_S: Final = 2.0
-"""Seconds to wait before the state of now is read. A delivery is stored within milliseconds, and a
-delivery that takes longer than this has failed for its sender."""
+"""Seconds to wait before the state of now is read, so that deliveries in progress are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseRequest:
     """Request to close a month.
 
-    as_of        instant as of which the month's figures are computed and closed; None for now
+    as_of        instant of the month's figures; None for now
     margin_days  days to wait after the month's end; None for the setting
     reason       the reason for the trail and for the second person
-    exceptions   conditions that are not met, each with the reason to close the month nevertheless;
-                 exceptions need two people
-    unasked      payments about which providers had not answered when this closing was proposed;
-                 None if it was not proposed
+    exceptions   unmet conditions, each with the reason to close nevertheless. They need two people
+    unasked      payments without a provider's answer at the time of the proposal; None without one
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -95,8 +91,8 @@ async def close_period(
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
     """Close a month, or return all reasons against closing it.
 
-    If two people are required, propose the closing instead. Raises UsageError for a month that is
-    invalid, closed, or not the next, and for a person who may not close months.
+    Returns a proposal if two people are required. Raises UsageError for a month that is invalid,
+    closed or not the next, and for a missing permission.
     """
     alone = await may_close_alone(context) and not request.exceptions
     because = EXCEPTED if request.exceptions else NOT_ALONE
@@ -217,7 +213,7 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
 
 
 def figures_digest(report: PeriodReport) -> str:
-    """Return `sha256:…` over all figures of a report, its adjustments and its exceptions."""
+    """Return `sha256:…` over all figures, adjustments and exceptions of a report."""
     rows = [each.document() for each in closings.figures(report)]
     others = (report.adjustments, report.exceptions)
     return fingerprint([rows, *([asdict(each) for each in some] for some in others)])
@@ -234,13 +230,13 @@ async def _chains_state(connection: Connection, subject: str, given: Mapping[str
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return (instant, digest) of the last closing or reopening. If there is none, return
-    (EARLIEST, None)."""
+    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) if there is
+    none."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
 def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
-    """Return (instant, digest) of every closing and reopening, in the order of the chain."""
+    """Return (instant, digest) of every closing and reopening, in order."""
     links = [(each.closed_at, each.digest) for each in made]
     links += [
         (each.reopened_at, each.reopening)
@@ -259,13 +255,13 @@ async def against_closing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """A month that is to be closed, with its report and the reasons against closing it.
+    """Month to be closed, with its report and the reasons against closing it.
 
     made      every earlier closing
     before    the closing of the previous month
-    report    the month's report; None before the month's end, or while deliveries are unread
-    blockers  reasons against closing; without a report, reasons that need the report are missing
-    unasked   payments about which providers did not answer
+    report    None before the month's end, or while deliveries are unread
+    blockers  reasons against closing; incomplete without a report
+    unasked   payments without a provider's answer
     """
 
     month: Month
@@ -326,8 +322,7 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return the reasons why a month cannot be closed because some of its deliveries are in no
-    figure of the report. Deliveries that arrived after `as_of` give no reason."""
+    """Return the reasons against closing from deliveries that are in no figure of the report."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -356,15 +351,13 @@ async def _evidence_blockers(
 
 
 OPEN_SHOWN: Final = 24
-"""Most open months that are listed: two years."""
+"""Maximum number of open months that are listed."""
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """Return the closed months, and the open months up to now, each list beginning with the
-    earliest.
+    """Return the closed months and the open months up to now, the earliest first.
 
-    The first open month is the next to close. Before any closing, it is the month of the first
-    delivery or import.
+    The first open month is the next to close.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
@@ -390,8 +383,7 @@ def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_s
 
     made  all closings so far
 
-    Raises UsageError if another month must be closed first: months are closed in order without
-    gaps.
+    Raises UsageError if another month must be closed first.
     """
     if not made:
         return None
@@ -412,8 +404,7 @@ def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
 
 
 def next_name(made: Sequence[period_store.Closed]) -> str:
-    """Return the name of the next month to close. That is the month after the last closed month. If
-    no month is closed because the first month was reopened, return the first month."""
+    """Return the name of the next month to close."""
     last = _last(made)
     return made[0].period if last is None else month_named(last.period).following_name
 
@@ -520,8 +511,7 @@ async def _rests_on(
 async def reopen_period(
     context: AppContext, period: str, *, by: str | None, reason: str
 ) -> Proposal:
-    """Propose to reopen the last closed month, which takes two people. Raises UsageError for any
-    other month, and for a person who may not reopen months."""
+    """Propose to reopen the last closed month. Raises UsageError for any other month."""
     proposals.check_reason(reason, countries=context.countries)
     month = await month_in_books(context, period)
     async with context.database.writing() as connection:
@@ -542,7 +532,7 @@ async def reopen_period(
 
 
 def reopenable(made: Iterable[period_store.Closed], period: str) -> period_store.Closed:
-    """Return the closing to reopen. Raises UsageError for any month except the last closed one."""
+    """Return the closing to reopen. Raises UsageError unless it is the last closed month."""
     last = _last(made)
     if last is None:
         raise UsageError("no month is closed, so none can be reopened")

@@ -1,6 +1,6 @@
 """Closed months with their reports and later adjustments, and the merchant's calendar.
 
-The calendar counts months by the present time zone, and closed months by the zone of their closing.
+Open months follow the present time zone. Closed months keep the zone of their closing.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
-"""Basis of every closing and of later comparisons with it: the dates when money moved."""
+"""Basis of every closing: the dates when money moved."""
 
 
 MATCHING_FORM: Final = "m7"
@@ -30,8 +30,7 @@ MATCHING_FORM: Final = "m7"
 
 
 def rules_form(policy: Policy) -> str:
-    """Return the version of the engine's rules, to be stored with a closing. Other versions may
-    give other results."""
+    """Return the version of the engine's rules. Other versions may give other results."""
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
@@ -53,13 +52,11 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report in a format: the print that was stored at the closing, or a
-    new one made from the stored report.
+    """Return a closed month's report: the stored print, or a new one in another format.
 
-    version  version of the closing; None for the closing that is in force
+    version  version of the closing; None for the closing in force
 
-    Raises NotFoundError for a month that is not closed. Raises UsageError for a format that cannot
-    be made here.
+    Raises NotFoundError for an open month, and UsageError for an unavailable format.
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
@@ -70,8 +67,7 @@ async def closed_report(
 async def closing_named(
     connection: Connection, period: str, *, version: int | None = None
 ) -> Closing:
-    """Return a version of a month's closing, by default the one that was not reopened. Raises
-    NotFoundError if there is none."""
+    """Return a version of a month's closing, by default the one in force. Raises NotFoundError."""
     if version is None:
         standing = [e for e in await period_store.closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0
@@ -86,11 +82,10 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return each closed month with its figures, and with the adjustments that later closings
-    reported.
+    """Return the months closed before the scope, with figures and reported adjustments.
 
-    Return an empty list unless the scope begins where the last closed month ends. Only months that
-    were closed at `scope.as_of` count.
+    Empty unless the scope begins where the last closed month ends. Months count if they were closed
+    at `scope.as_of`.
     """
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
@@ -107,7 +102,7 @@ async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMont
 
 
 async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
-    """Return the closings that were valid at an instant, the earliest month first."""
+    """Return the closings in force at an instant, the earliest month first."""
     return [
         await closing_named(connection, each.period, version=each.version)
         for each in await period_store.closed_periods(connection, as_of=as_of)
@@ -121,8 +116,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month with its bounds. A closed month has the bounds with which it was closed. An
-    open month has the bounds of the present time zone. Raises UsageError for an invalid name."""
+    """Return a month with its bounds, in the zone of its closing or the present zone. Raises
+    UsageError."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
@@ -136,12 +131,10 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, and with a start and end that agree with
-    the closed months.
+    """Return the scope with the merchant's name and zone, and bounds that join the closed months.
 
-    A start or end at the first midnight of a month is replaced by the instant at which that month
-    was closed to begin. This may be another instant, because the month may have been closed in
-    another zone.
+    A bound at the first midnight of a month becomes the instant where that month was closed to
+    begin. These may differ, because the month may have been closed in another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

@@ -1,7 +1,7 @@
 """Coverage of imported files: lists it, and lets people declare and withdraw it.
 
-An import states the coverage of its file (`imports`). A declaration covers a file whose period
-nobody stated, or corrects one. It is in the trail, and reports say who declared it.
+An import states its file's coverage (`imports`). A declaration covers a file whose period nobody
+stated, or corrects one. The trail and reports name its author.
 """
 
 from dataclasses import dataclass, replace
@@ -20,13 +20,14 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account"}
-"""Words for the object that a coverage line names, by kind of line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A person's declaration of the first and the last day that imported files cover. The files are
-    of one source, bank account or order book, which `name` states."""
+    """Declaration of the days that imported files cover.
+
+    name  the source, bank account or order book
+    """
 
     kind: ImportKind
     name: str
@@ -38,24 +39,23 @@ class Declaration:
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:
-    """Return the coverage lines that are valid now, by number."""
+    """Return the coverage lines in force now, by number."""
     async with context.database.reading() as connection:
         return await coverage_lines(connection, as_of=context.clock.now())
 
 
 def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
-    """Return the days of a line, such as `2026-10-01 to 2026-10-31`; empty if unknown."""
+    """Return the days of a line, as `2026-10-01 to 2026-10-31`; empty if unknown."""
     if line.since is None or line.until is None:
         return ""
     return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store the declaration that the files of a source, bank account or order book cover certain
-    days. Return the stored line.
+    """Store a declaration of covered days. Return the stored line.
 
-    Raises UsageError for days that are invalid or in the future. Raises NotFoundError if no file
-    was imported for the declared name.
+    Raises UsageError for invalid or future days, and NotFoundError if no file has the declared
+    name.
     """
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)
@@ -107,7 +107,7 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Withdraw a declared line, and return it. Raises NotFoundError if no line has the number."""
+    """Withdraw a declared line and return it. Raises NotFoundError."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)

@@ -1,7 +1,7 @@
 """Spans of time that files cover, as a file states or a person declares them. Rows are only added.
 
-A row of an import counts until the import is withdrawn. A declared row counts until another row
-withdraws it. A row without a span says that its name is known, but not since when.
+An import's row counts until the import is withdrawn, a declared row until another row withdraws it.
+A row without a span makes a name known.
 """
 
 from collections.abc import Iterable
@@ -23,22 +23,19 @@ BY_FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """One span of time that the files of one source, bank account or order book cover.
+    """Span of time that the files of one source, bank account or order book cover.
 
     number     from 1; 0 for a line that is not stored yet
-    of_import  number of the import that brought the line; None for a line declared without an
-               import
+    of_import  number of the line's import; None for a declared line
     name       the source, bank account or order book
-    wallet     the source's sub-account; None for all sub-accounts
-    since      beginning of the span; None if nobody states a span
-    until      end of the span; None if nobody states a span
+    wallet     the source's sub-account; None for all
+    since      None if nobody states a span
+    until      None if nobody states a span
     who        BY_FILE, or the person who declared the line
     withdraws  number of the declared line that this line withdraws
     format     the format of a bank's file
-    first_day  first day that a bank's file covers or has bookings of, by the bank's calendar; None
-               if the file has no such day
-    last_day   last day that a bank's file covers or has bookings of; None if the file has no such
-               day
+    first_day  first day of a bank's file, by the bank's calendar, or None
+    last_day   last day of a bank's file, or None
     """
 
     kind: ImportKind
@@ -101,7 +98,7 @@ _OF_ANOTHER_FORMAT: Final = (
 
 
 class BankDays(NamedTuple):
-    """The days of one account in an imported bank file, and the file's format."""
+    """Days of one account in an imported bank file."""
 
     number: int
     file: str
@@ -113,15 +110,14 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days of an account that are covered by imports in other formats, the oldest import
-    first. Withdrawn imports are left out."""
+    """Return the days of an account that imports in other formats cover, the oldest import
+    first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
-    """Store coverage lines under the next free numbers, and return the highest number. Requires
-    `importing_alone`."""
+    """Store coverage lines and return the highest of their numbers. Requires `importing_alone`."""
     found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
     number = int(found.scalar_one())
     for line in lines:
@@ -131,13 +127,13 @@ async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine
 
 
 async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
-    """Return the coverage lines that are valid at an instant, by number."""
+    """Return the coverage lines in force at an instant, by number."""
     rows = await connection.execute(text(_STANDING), {"as_of": as_of})
     return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
 async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
-    """Return the coverage of books, statements, bank files and webhooks, as known at an instant."""
+    """Return the coverage of books, statements, bank files and webhooks as known at an instant."""
     lines = await coverage_lines(connection, as_of=as_of)
     # Ids of deliveries begin with the time of their arrival.
     arrived = await connection.scalar(
@@ -158,9 +154,10 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each source, bank account or order book, depending on the kind of
-    lines. A day is covered if a line without a wallet covers it. A day is also covered if each
-    wallet of the source has a line that covers the day."""
+    """Return the coverage of each name of a kind.
+
+    A day is covered by a line without a wallet, or by lines of all wallets of the source.
+    """
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))

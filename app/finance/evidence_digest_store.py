@@ -1,4 +1,4 @@
-"""Digests of the evidence that became known in a period, by kind and day. A closing stores them."""
+"""Digests of the evidence that became known in a period, by kind and day."""
 
 import hashlib
 import json
@@ -15,12 +15,15 @@ from reconcile.periods import day_of
 from reconcile.reporting.closing import EvidenceDigest
 
 AT_ONCE: Final = 1_000
-"""Most rows in memory at a time."""
+"""Maximum number of rows in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """One kind of evidence: its table, its key and columns, and when a row became known."""
+    """Kind of evidence.
+
+    known  column of the instant at which a row became known
+    """
 
     name: str
     table: str
@@ -31,7 +34,7 @@ class EvidenceTable:
 
     @property
     def sql(self) -> str:
-        """Return SQL for the rows that became known between two instants, in key order."""
+        """Return SQL for the rows that became known between two instants, by key."""
         return statement(
             "SELECT {known}, {columns} FROM {table} "
             "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
@@ -44,7 +47,7 @@ class EvidenceTable:
 
 
 def _lines(table: str, *, key: str, columns: str) -> EvidenceTable:
-    """Describe a table of imported lines. They become known when their import is published."""
+    """Describe a table of imported lines, which become known with their import."""
     return EvidenceTable(
         name=table,
         table=f"{table} JOIN imports ON imports.number = since",
@@ -139,7 +142,7 @@ PARTS: Final = (
         columns="number, who, role, action, subject, reason, facts",
     ),
 )
-"""Every kind of evidence, in reading order."""
+"""All kinds of evidence, in reading order."""
 
 
 async def evidence_digests(
@@ -149,8 +152,7 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Compute digests of the evidence that became known from `after` to `until`. There is one
-    digest for each kind of evidence and each day."""
+    """Return a digest of the evidence known from `after` to `until` for each kind and day."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

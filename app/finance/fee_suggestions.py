@@ -2,7 +2,7 @@
 
 1 read     payments that statements settled in a span of days
 2 suggest  percentages and fixed parts by details (`reconcile.matching.fees`)
-3 put in   replace each `[[fee]]` of a suggested source and currency in the present rules
+3 put in   replace `[[fee]]` of a suggested source and currency in the present rules
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Most lines that are examined: the first ones of the span, about 60 MiB."""
+"""Maximum number of examined lines, the first ones: about 60 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class FeeSuggestions:
     """Fee rules suggested by statement lines in a time span.
 
     lines     number of payments whose source is known
-    nameless  number of payments whose source is unknown; no rule is suggested from them
+    nameless  number of payments whose source is unknown; they suggest nothing
     more      whether there were more lines than MOST
     """
 
@@ -71,11 +71,7 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from payments that statements settled in a time span.
-
-    since  start of the span
-    until  end of the span, which is not included
-    """
+    """Suggest fee rules from payments settled from `since` to before `until`."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:
@@ -97,14 +93,14 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees, which replace the fees of their sources and
-    currencies. Raises UsageError if the rules are not in the expected form."""
+    """Return the present rules with the suggested fees put in. Raises UsageError for another
+    form."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Return rules with the suggested fees. All other lines and comments stay unchanged."""
+    """Replace the fees of suggested sources and currencies. Other lines and comments stay."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

@@ -1,9 +1,9 @@
 """Identifies a file by its content: its kind, its export, and the source of a statement.
 
-1 format   a file in BAI2, CAMT, MT940, MT942 or OFX comes from a bank
+1 format   BAI2, CAMT, MT940, MT942 and OFX come from banks
 2 mapping  a saved mapping whose columns are all in the file gives the kind
   export   without one, a preset whose heading fits gives the kind and the provider
-3 columns  without either, the kinds are those whose required columns are in the heading
+3 columns  without either, required columns in the heading give the possible kinds
 4 source   the provider's sources; of several, the one whose account the file names
 
 Nothing is guessed: if several kinds or sources remain, a person must choose.
@@ -39,7 +39,7 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Profiles of signature schemes that several providers share. They do not identify a source."""
+"""Signature schemes that several providers share. They identify no source."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -50,12 +50,12 @@ class FileIdentity:
     """Kind, source and export of a file, as its content shows them.
 
     kinds    possible kinds; a single kind is certain
-    sources  sources that the statement may belong to; a single source is certain
-    preset   the preset or saved mapping whose heading fits, if exactly one fits
-    mapping  the name of the saved mapping that fits
-    because  reasons, one sentence each; they also mention the presets in `nearly`
+    sources  possible sources of a statement; a single source is certain
+    preset   the only fitting preset or saved mapping, or None
+    mapping  the name of the fitting saved mapping
+    because  reasons, one sentence each
     nearly   presets that nearly fit, if none fits
-    unsure   whether the file's maker or account fits no source, or the account fits several sources
+    unsure   whether the file's maker or account fits no source, or several
     """
 
     kinds: Sequence[ImportKind] = ()
@@ -68,19 +68,17 @@ class FileIdentity:
 
     @property
     def kind(self) -> ImportKind | None:
-        """Return the kind if exactly one is possible; else None."""
         return self.kinds[0] if len(self.kinds) == 1 else None
 
     @property
     def source(self) -> str | None:
-        """Return a statement's source, or None if it is uncertain. Return "" for other kinds of
-        files."""
+        """Return a statement's source, or None if it is uncertain; "" for other kinds of files."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
 
     def reading(self, request: Request) -> Request:
-        """Return the request with the mapping or preset that fits the file."""
+        """Return the request with the fitting mapping or preset."""
         if self.mapping is not None:
             return replace(request, mapping=Path(self.mapping))
         if self.preset is not None and request.preset is None:
@@ -88,8 +86,7 @@ class FileIdentity:
         return request
 
     def settled(self) -> tuple[ImportKind, str]:
-        """Return the file's kind and its source. Raises UsageError if a person must choose one of
-        them."""
+        """Return the file's kind and source. Raises UsageError if a person must choose."""
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(
@@ -118,13 +115,13 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file. A kind and a source that the caller gives are taken as facts.
+    """Identify a file. A given kind or source counts as certain.
 
     account  the bank account of rows that name no account
     saved    saved mappings that may fit
 
-    Raises NotFoundError or UsageError for a file, preset or mapping that cannot be read, and
-    UsageError for a source that the statement cannot belong to.
+    Raises NotFoundError or UsageError for an unreadable file, preset or mapping, and UsageError for
+    an impossible source.
     """
     try:
         found = _kinds_of(request, kind, account, saved)
@@ -152,8 +149,8 @@ def check_source(
 ) -> None:
     """Raise UsageError if a source belongs to another provider than the statement.
 
-    profiles  profiles of the statement's provider; empty if the provider is unknown
-    known     sentences that explain how the provider was recognized; the error repeats them
+    profiles  profiles of the statement's provider; empty if unknown
+    known     sentences on how the provider was recognized, which the error repeats
     """
     settings = sources.get(source)
     if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):
@@ -174,8 +171,7 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
-    """Complete a file's identity with the sources that the statement may belong to, and with the
-    reasons."""
+    """Add the possible sources and the reasons to a file's identity."""
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
@@ -211,7 +207,7 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
 
 
 def _accounts_of(settings: SourceSettings) -> set[str]:
-    """Return a source's accounts; for M-PESA also the short code for queries to Safaricom."""
+    """Return a source's accounts, including the short code for queries to Safaricom."""
     code = settings.credentials.get("shortcode")
     return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
 
@@ -222,7 +218,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Identify a file's kind and export, but not its source. Raises RefusedTable if the file has no
+    """Identify a file's kind and export, but not its source. Raises RefusedTable without a
     table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
@@ -266,8 +262,10 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds of file whose required columns are in the heading. Leave out a kind if
-    another kind reads all of its columns and further ones."""
+    """Return the kinds whose required columns are in the heading.
+
+    Leaves out a kind if another kind reads its columns and more.
+    """
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in presets.KINDS.items():

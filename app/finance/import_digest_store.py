@@ -1,12 +1,12 @@
 """Digests of imported lines. They reveal a line that was changed without an audit entry.
 
-    1 import   before an import is published, make a digest of the lines that it states and ends;
-               the audit entry has the digest, and the log seals the entry
+    1 import   before an import is published, make a digest of the lines that it states and ends,
+               for the audit entry, which the log seals
     2 check    make the digests of all imports again, in one pass over each table
 
-A digest is SHA-256 over one line of JSON for each version that the import stated (`+`) and each
-version that it ended (`-`), in key order. A book's `phone` is in no digest, because numbers may be
-erased at any time. The texts of a bank have their own digest, valid until an erasure rewrites one.
+A digest is SHA-256 over one line of JSON for each version that the import stated (`+`) or ended
+(`-`), in key order. No digest covers a book's `phone`, which may be erased. The texts of a bank
+have their own digest, valid until an erasure rewrites one.
 """
 
 import hashlib
@@ -24,12 +24,11 @@ from app.finance.import_store import KINDS, ImportKind
 from app.finance.line_version_store import LINES, LOOKING, key_stretches
 
 AT_ONCE: Final = 4_000
-"""Lines in memory at a time, less than half a kilobyte each."""
+"""Maximum number of lines in memory, each less than half a kilobyte."""
 
 
 class SealedColumns(NamedTuple):
-    """The columns of one kind of line: its key, columns that are never rewritten, and texts that an
-    erasure may rewrite."""
+    """Columns of one kind of line: its key, permanent columns, and texts that may be erased."""
 
     keys: Sequence[str]
     kept: Sequence[str]
@@ -57,8 +56,7 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns in the digests, which are sealed forever. A new column must not be added here, because
-old digests lack it; it needs a digest of its own."""
+"""Columns in the digests, which are sealed forever. A new column needs a digest of its own."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -66,14 +64,14 @@ _LINES: Final = "SELECT count(*) FROM {table}"
 
 
 class LineDigests:
-    """The digests of one import, updated while its lines are read."""
+    """Digests of one import in progress."""
 
     def __init__(self, kind: ImportKind) -> None:
         self.lines = hashlib.sha256()
         self.texts = hashlib.sha256() if SEALED[kind].texts else None
 
     def facts(self) -> dict[str, str]:
-        """Return the digests in hex, as the import's audit entry states them."""
+        """Return the digests in hex, for the import's audit entry."""
         lines = {"lines_sha256": self.lines.hexdigest()}
         return lines if self.texts is None else lines | {"texts_sha256": self.texts.hexdigest()}
 
@@ -89,10 +87,9 @@ async def digests_of(
     number: int,
     between: Callable[[], Awaitable[None]] = _nothing,
 ) -> dict[str, str]:
-    """Return the digests of an import after all its lines are written.
+    """Return the digests of an import whose lines are all written.
 
-    between  function that is called after every LOOKING lines of the table; lines of other imports
-             are counted, too
+    between  function to call after every LOOKING lines of the table
     """
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]
@@ -114,10 +111,10 @@ async def digests_of(
 
 @dataclass(slots=True)
 class DigestsNow:
-    """Digests computed from the present lines.
+    """Digests of the present lines.
 
     facts   digests of every published import, by its number
-    strays  number of lines, by kind, that name an unknown import or an import of another kind
+    strays  number of lines of unknown imports or of another kind's, by kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -125,8 +122,10 @@ class DigestsNow:
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Compute the digests of all imports from the present lines. Calls `progress` with the number
-    of lines read since the previous call."""
+    """Compute the digests of all imports again.
+
+    progress  function to call with the number of lines since its last call
+    """
     known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(
@@ -173,8 +172,7 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """Add a line's version to the digests of two imports: the import that added the version, and
-    the import that ended it."""
+    """Add a line's version to the digests of the imports that stated and ended it."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)

@@ -7,11 +7,11 @@
 4 import if every row is clear, and move the file to `done`
 5 task   leave an unclear file in place, and list it for people with what to do
 
-A file with a task is tried again when the file or the service's settings change, and after its task
-was deleted: by a person (`try_again`), or when a mapping is saved or an import is withdrawn.
+A file with a task is tried again when it or the settings change, and after its task was deleted: by
+`try_again`, a saved mapping or a withdrawn import.
 
-If the service was killed between an import and the move, the file is recognized by its digest and
-only moved. Links and special files are never followed or opened.
+An imported file that was not moved is recognized by its digest. Links and special files are never
+opened.
 """
 
 from __future__ import annotations
@@ -42,34 +42,36 @@ from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 
 LOOK_S: Final = 15.0
-"""Seconds between two checks of the folder. A complete file is imported within 15 to 30 seconds."""
+"""Seconds between two looks. A complete file is imported within 15 to 30 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Most bytes of a file, about 300,000 rows: it is copied, and stopping the service waits for it.
-Larger files are imported by command."""
+"""Maximum bytes of a file, about 300,000 rows. Stopping the service waits for it."""
 
 MOST_FILES: Final = 200
-"""Most files of one folder that are examined, by name. Others wait until these are gone."""
+"""Maximum number of examined files of one folder. Others wait."""
 
 MOST_FOLDERS: Final = 100
-"""Most folders that are examined."""
+"""Maximum number of examined folders."""
 
 MOST_TASKS: Final = 500
-"""Most files listed for people, in order of names."""
+"""Maximum number of files listed for people."""
 
 DONE: Final = "done"
 """Name of the folder of imported files, in each folder."""
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Folders of files without a source. Any other folder is named after its statements' source."""
+"""Folders without a source. Any other folder is named after its source."""
 
 State = tuple[int, int, int]
-"""(size, time, inode) of a file. If one of them differs, it is another file."""
+"""(size, time, inode) of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file in the import folder. `problem` says why it is not imported; None for a plain file."""
+    """File in the import folder.
+
+    problem  why it is not imported; None for a plain file
+    """
 
     folder: str
     name: str
@@ -79,7 +81,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Result of importing a file: the import's number, or the problem if there is none."""
+    """Result of one file: the import's number, or the problem."""
 
     number: int | None = None
     problem: str | None = None
@@ -89,9 +91,9 @@ class Taken:
 
 
 class ImportFolder:
-    """The import folder, and what the last check of it found.
+    """Import folder with the results of its last look.
 
-    take  function that imports one file by `take_file`, usually in a child process
+    take  function that runs `take_file`, usually in a child process
     """
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
@@ -100,10 +102,9 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import each file that is complete and has no unclear row. Store a task for each other
-        file. Return the number of imports.
+        """Import all clear files and store a task for each other. Return the number of imports.
 
-        Return 0 if another worker is checking the folder now.
+        Returns 0 if another worker is looking now.
         """
         with ExitStack() as stack:
             try:
@@ -166,20 +167,20 @@ class ImportFolder:
 
 
 async def import_task_documents(context: AppContext) -> list[import_store.ImportTaskDocument]:
-    """Return documents on the files that a person must look at, with what to do about each file."""
+    """Return the files that a person must look at, with what to do."""
     async with context.database.reading() as connection:
         tasks = await import_tasks(connection)
     return [document_of(import_store.ImportTaskDocument, each) for each in tasks]
 
 
 async def try_again(context: AppContext) -> None:
-    """Make the next check retry every file with a task."""
+    """Make the next look retry every file with a task."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
 
 
 def _found_in(root: Path) -> Iterator[FoundFile]:
-    """Yield all entries of the folders, in order of names, except hidden names and DONE."""
+    """Yield all entries of the folders by name, except hidden ones and DONE."""
     for place, folder in enumerate(_entries(root)):
         if not folder.is_dir(follow_symlinks=False):
             sentence = (
@@ -262,8 +263,7 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError if the file cannot be copied, is not a
-    plain file, or is too large."""
+    """Copy a plain file from an open folder. Raises OSError for another or too large file."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -288,9 +288,10 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file and return the import's number. If a file with the same bytes was imported
-    earlier, return the number of that import. Raises UsageError, which says what to do, if a person
-    must decide about the file."""
+    """Import a file and return its import's number, even of an earlier import.
+
+    Raises UsageError if a person must decide.
+    """
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
@@ -334,9 +335,10 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Identify a file in a folder of sources. Return the import request, the file's kind and the
-    file's source. The returned request names the mapping or preset that fits the file. Raises
-    UsageError if the file's kind or source does not fit the folder."""
+    """Return the request with the fitting mapping, and the file's kind and source.
+
+    Raises UsageError if these do not fit the folder.
+    """
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
@@ -367,7 +369,7 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move a file to DONE unless the file has changed since it was copied. Raises OSError."""
+    """Move a file to DONE unless it has changed since it was copied. Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

@@ -1,11 +1,10 @@
 """Imports: numbered, one at a time, and invisible until they are published.
 
-    1 begin      undo what a killed import left, and give the new import the next number
+    1 begin      undo a killed import, and give the new one the next number
     2 write      lines, some thousand in a transaction, so that other writers wait only briefly
     3 publish    one row, which makes the whole import visible
 
-The data known at an instant consists of the imports published by then (`newest_published`), even if
-another import is being written.
+Data known at an instant is that of the imports published by then (`newest_published`).
 """
 
 from __future__ import annotations
@@ -49,9 +48,11 @@ class ImportPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import of a file, with numbers of rows. `published_at` is None while rows are written. If
-    the import withdraws an earlier import, `withdraws` is the number of the earlier one and
-    `reason` says why."""
+    """Import of a file, with numbers of rows.
+
+    published_at  None while rows are written
+    withdraws     number of the import that this one withdraws, if any
+    """
 
     kind: ImportKind
     file: str
@@ -77,12 +78,12 @@ _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 _IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
 BEYOND: Final = 2**63 - 1
-"""Number greater than the number of any import."""
+"""Number greater than any import's."""
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import that was published at or before an instant. Without an
-    instant, return the last published import. Return 0 if there is none."""
+    """Return the number of the last import published by an instant, or by now; 0 if there is
+    none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -91,8 +92,8 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import that began at or before an instant. The import may be
-    unpublished. Return 0 if there is none."""
+    """Return the number of the last import begun by an instant, even unpublished; 0 if there is
+    none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -101,22 +102,18 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import; None if there is none. Either it is still being written, or
-    its process was killed. If `written` grows, it is still being written."""
+    """Return the unpublished import; None if there is none. If `written` stands still, it was
+    killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
-    """Take the lock for imports. No other import can begin until the transaction ends. Take this
-    lock before any other lock."""
+    """Lock the imports until the transaction ends. Take this lock before any other."""
     await run(connection, take_lock, IMPORTING)
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Give an import the next number, and store it as unpublished while its lines are written.
-
-    Also returns whether this replaced another unpublished import, whose lines must then be undone.
-    """
+    """Store an import under the next number. Also return whether a killed one must be undone."""
     await importing_alone(connection)
     # Delete first: this waits until an import that is being published has its number.
     left = await connection.execute(
@@ -131,8 +128,7 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Store an import's progress in the transaction that writes its lines. Returns False if another
-    import has begun meanwhile; the caller must then stop writing."""
+    """Store an import's progress with its lines. Returns False if the caller must stop."""
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -149,7 +145,7 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Publish an import, dated later than all published imports, and return its instant."""
+    """Publish an import, dated after all others. Return its instant."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -185,7 +181,7 @@ async def imports(
 
 
 async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> list[int]:
-    """Return which of these imports a published import has withdrawn."""
+    """Return which of these imports were withdrawn."""
     rows = await connection.execute(
         select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.in_(numbers), _PUBLISHED)
     )
@@ -199,8 +195,7 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the newest import of a file with this digest that is not withdrawn; None if there is
-    none."""
+    """Return the newest import of a file that is not withdrawn; None if there is none."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)
@@ -230,27 +225,27 @@ def import_of(row: Any) -> Import:
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""Condition: the version of a line was current after the imports up to `:number`."""
+"""Condition: the version of a line was current after the import `:number`."""
 
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return SQL that selects a sum as two columns, because SQLite refuses sums beyond 64 bits.
-    `sum_of` joins the columns."""
+    """Return SQL for a sum in two columns (see `sum_of`): SQLite refuses sums beyond 64 bits."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Return the sum from the two columns that `summed` selects. PostgreSQL returns the columns as
-    numeric."""
+    """Return the sum of the two columns of `summed`."""
     return int(high) * HALF + int(low)
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the numbers of later imports of the same kind that found some of their lines
-    unchanged. Withdrawn imports are left out."""
+    """Return later imports of this kind that found some of these lines unchanged.
+
+    Leaves out withdrawn imports.
+    """
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -263,7 +258,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Count the orders about which this author has stored records."""
+    """Count the orders with records of this author."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},
@@ -283,7 +278,7 @@ class MappingDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedMapping:
-    """A mapping that a person saved under a name."""
+    """Mapping that a person saved under a name."""
 
     name: str
     kind: ImportKind
@@ -306,7 +301,7 @@ async def named_mappings(connection: AsyncConnection) -> list[NamedMapping]:
 
 
 async def save_mapping(connection: AsyncConnection, saved: NamedMapping) -> None:
-    """Store a mapping, replacing the mapping of the same name."""
+    """Store a mapping, in place of the mapping of its name."""
     await delete_mapping(connection, saved.name)
     values = {name: getattr(saved, name) for name in _MAPPING_COLUMNS}
     await connection.execute(insert(_MAPPINGS).values(values))
@@ -328,7 +323,7 @@ class ImportTaskDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """A file that was not imported.
+    """File that was not imported.
 
     folder   its folder within the import folder; empty for the import folder itself
     problem  why it was not imported and what to do, in one sentence
@@ -346,13 +341,12 @@ _TASKS: Final = table("import_tasks", *map(column, _TASK_COLUMNS))
 
 
 async def import_tasks(connection: AsyncConnection) -> list[ImportTask]:
-    """Return all tasks, by folder and file. The watcher of the folder limits their number."""
+    """Return all tasks, by folder and file."""
     rows = await connection.execute(select(_TASKS).order_by(_TASKS.c.folder, _TASKS.c.file))
     return [ImportTask(**row._mapping) for row in rows]
 
 
 async def replace_import_tasks(connection: AsyncConnection, tasks: Sequence[ImportTask]) -> None:
-    """Replace all tasks by these."""
     await connection.execute(delete(_TASKS))
     if tasks:
         values = [{name: getattr(each, name) for name in _TASK_COLUMNS} for each in tasks]

@@ -135,9 +135,10 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank's file with the stored lines of its accounts. The lines of an account may have
-    come from files of another format. The file then adds no lines to the account, but only texts to
-    the existing lines. Raises UsageError for a conflict."""
+    """Compare a bank's file with stored lines of other formats, which it only enriches.
+
+    Raises UsageError for a conflict.
+    """
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -152,9 +153,8 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return the function that stores imported lines of this kind. For statements, the function
-    also stores digests of recipients. If the request names a file for changed rows, the function
-    also adds the changed rows to that file."""
+    """Return the function that stores lines of this kind, with digests of recipients and changed
+    rows."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)
@@ -164,8 +164,7 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Add a suggestion to a refused file's result: another kind of file, or an export that nearly
-    fits."""
+    """Suggest another kind of file, or an export that nearly fits, for a refused file."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has reported why
@@ -187,8 +186,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Read the first rows as a file of this kind. Return a sentence on the first mistake; None if
-    there is no mistake."""
+    """Return a sentence on the first mistake of a file read as this kind; None if there is none."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -202,7 +200,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
 
 
 THE_BOOK: Final = "book"
-"""Name of an order book that neither a preset nor a person names."""
+"""Name of an order book without another name."""
 
 
 async def import_book(
@@ -212,10 +210,9 @@ async def import_book(
     sources: Collection[str] | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import an order book.
+    """Import an order book, for comparison with ledgers.
 
-    The book's lines are compared with ledgers but do not change them. No line links an event to an
-    order; only references to payments and sessions do so.
+    Only its references to payments and sessions link events to orders.
 
     sources  names that a row's source may have; None for any name
 
@@ -240,8 +237,8 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement.
 
-    source      name of the source; "" if it is unknown
-    own_orders  whether the source's orders are kept separate from all other orders
+    source      name of the source; "" if unknown
+    own_orders  whether the source's orders are kept apart from all others
 
     Raises the errors of `import_book`.
     """
@@ -336,7 +333,7 @@ async def _proposed_difference(
 async def identify(
     context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
 ) -> file_identity.FileIdentity:
-    """Identify a file, with the configured sources. Raises the errors of `identify_file`."""
+    """Identify a file among the configured sources. Raises the errors of `identify_file`."""
     async with _unpacked(context, request) as request:
         found = file_identity.identify_file(
             request,
@@ -357,11 +354,11 @@ async def identify(
 
 
 MOST_SHEETS: Final = 10
-"""Most sheets that a sentence names."""
+"""Maximum number of sheets in a sentence."""
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the names of a workbook's sheets with content; an empty list for other files."""
+    """Return the names of a workbook's sheets with content; none for other files."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -376,7 +373,7 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Return columns and first rows of an unknown file. Raises UsageError if it has no table."""
+    """Return columns and first rows of an unknown file. Raises UsageError."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(
@@ -391,10 +388,9 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request with the content of its saved mapping. If the file is a container, also
-    unpack the container's table.
+    """Yield the request with its saved mapping, and with a container's table unpacked.
 
-    If a container cannot be read, do nothing: the reason is reported when the file is opened.
+    An unreadable container is reported later, when the file is opened.
     """
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
@@ -412,7 +408,7 @@ async def import_kind(
     source: str,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of one kind for the configured sources. `source` is "" if it is unknown."""
+    """Import a file of one kind. `source` is "" if unknown."""
     sources = context.settings.sources
     if kind != "bank" and request.accept_difference:
         raise UsageError("only a bank's statement has balances: leave the difference out")
@@ -433,7 +429,7 @@ def _unstated(context: AppContext) -> presets.ReadingDefaults:
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:
-    """Return a published import. Raises NotFoundError if no import has this number."""
+    """Return a published import. Raises NotFoundError."""
     async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:
@@ -451,7 +447,7 @@ async def past_imports(
     limit: int,
     before: int = import_store.BEYOND,
 ) -> list[import_store.Import]:
-    """Return the published imports of a kind with numbers below `before`, newest first."""
+    """Return the published imports below `before`, newest first."""
     async with context.database.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
 

@@ -1,17 +1,15 @@
 """Matches many orders by ranges of keys, each in a process of its own, on one snapshot.
 
-    1 cut      all keys into ranges of about equally many orders, while the processes start: this
-               needs no snapshot
+    1 cut      all keys into ranges of about equally many orders, without a snapshot
     2 share    one snapshot of the database with all processes
-    3 match    one range in each process, which sends decisions to the writing process as they are
-               found, and at the end its counts and leftovers
+    3 match    one range in each process, which sends its decisions, and at the end its counts and
+               leftovers
     4 absorb   the ranges in key order, in the writing process
 
-A matching process only reads. If one dies, the run ends without a result, and its number remains
-unused. A pool of processes, as for the rebuild, does not fit: each process begins with a
-transaction that must stay open.
+A matching process only reads. If one dies, the run ends without a result. A pool of processes does
+not fit, because each process holds a transaction open.
 
-A matching process must import this module first, so it imports no more than matching needs.
+A matching process imports this module first, so it imports little.
 """
 
 from __future__ import annotations
@@ -36,20 +34,19 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Most orders that one process matches alone; starting another process would take as long."""
+"""Maximum number of orders that one process matches alone, as fast as another would start."""
 
 DECISIONS_AT_ONCE: Final = 500
-"""Decisions sent at a time to the writing process, about two kilobytes each."""
+"""Number of decisions in one message, each about two kilobytes."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows read between two progress messages. A message costs both processes 0.1 ms."""
+"""Rows between two progress messages, which cost both processes 0.1 ms."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Most seconds for all processes to open the snapshot. It takes milliseconds; on SQLite nobody can
-write meanwhile."""
+"""Maximum seconds to open the snapshot in all processes. On SQLite nobody can write meanwhile."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so nothing of this run is kept: run it again "
@@ -63,7 +60,7 @@ DIED: Final = (
 
 
 class Ranges:
-    """Child processes, each of which matches one range of keys."""
+    """Child processes that match one range of keys each."""
 
     def __init__(self, settings: Settings, jobs: int) -> None:
         self._made = [_started(settings) for _ in range(jobs)]
@@ -74,8 +71,7 @@ class Ranges:
         return [process for process, _ in self._made]
 
     async def prepare(self, context: AppContext) -> None:
-        """Divide all keys into one range for each process. The processes may still be starting
-        meanwhile."""
+        """Divide all keys into one range for each process."""
         async with context.database.reading() as connection:
             count = await ledger_line_store.count_ledger_lines(connection)
             parts = len(self._made)
@@ -88,8 +84,7 @@ class Ranges:
             ]
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
-        """Open a snapshot in all processes, before the caller reads from it. Raises
-        UnreachableError if a process died."""
+        """Open the caller's snapshot in all processes, before any read. Raises UnreachableError."""
         for _, pipe in self._made:
             await _over_pipe(pipe.recv)  # the process has opened the database
         try:
@@ -104,8 +99,7 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Match the rows of all key ranges. Pass decisions to `save`, and return the results in key
-        order.
+        """Match all ranges. Pass decisions to `save`, and return the results in key order.
 
         Raises UnreachableError if a process died.
         """
@@ -144,8 +138,8 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send or receive a message over a process's pipe, in another thread. Raises UnreachableError
-    if the process died. If the process failed and sent its error, raises that error."""
+    """Send or receive a message in another thread. Raise the process's error, or
+    UnreachableError."""
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
@@ -159,11 +153,9 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that share the matching of orders; they start in the background. Yield None
-    if this process should do all matching, because there are few orders or only one job.
+    """Yield processes that share the matching; None if this process matches alone.
 
-    For a past instant this process must do all matching. The ledger lines are then in a database
-    that no other process can read.
+    A past instant is matched alone, because no other process can read its ledger lines.
     """
     if jobs < 2 or as_of is not None:
         yield None

@@ -1,8 +1,8 @@
 """The cache of ledger lines: what each order contributes to a reconciliation, in key order.
 
 A row has the generation of its evidence (as in the order's due mark), and the instant `until` which
-it is valid without new evidence. Each reconciliation finds the stale rows, folds their orders again
-and stores the lines. Receiving, folding and rebuilding therefore need not maintain the cache.
+it is valid without new evidence. Each reconciliation folds the orders of stale rows again, so
+nothing else maintains the cache.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -35,10 +35,10 @@ COLUMNS: Final = (
 )
 
 AT_ONCE: Final = 1_000
-"""Ledger lines in memory at a time, about a kilobyte each."""
+"""Maximum number of ledger lines in memory, each about a kilobyte."""
 
 FLAT_AT_ONCE: Final = 4_000
-"""Rows of plain ledger lines in memory at a time, less than half a kilobyte each."""
+"""Maximum number of plain rows in memory, each less than half a kilobyte."""
 
 _STALE: Final = (
     "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
@@ -51,8 +51,7 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`. The last one is the text of its `whole`, or NULL for a plain
-line."""
+"""Columns of a `LedgerLineRow`, with the text of `whole` last; NULL for a plain line."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -62,7 +61,7 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLine:
-    """A ledger line that was just computed. `taking` is None for an order without evidence."""
+    """Newly computed ledger line. `taking` is None for an order without evidence."""
 
     order: str
     generation: int
@@ -73,7 +72,7 @@ class FreshLine:
 async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
-    """Yield (order, generation of its evidence) for each order that has no current ledger line."""
+    """Yield (order, generation of its evidence) of each order without a current line."""
     async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
@@ -84,11 +83,7 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 
 
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshLine]) -> None:
-    """Replace the ledger lines of these orders.
-
-    The lock makes concurrent runs wait for each other. Two runs may find the same lines stale, and
-    the second run must then replace the lines of the first.
-    """
+    """Replace the ledger lines of these orders. Concurrent runs wait for each other."""
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
@@ -108,8 +103,7 @@ def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Range of keys. `first` is the lowest key. `beyond` is the key before which the range ends;
-    None for an open end."""
+    """Range of keys from `first` to before `beyond`; None for an open end."""
 
     first: str = ""
     beyond: str | None = None
@@ -119,7 +113,6 @@ class KeyRange:
 
     @property
     def condition(self) -> str:
-        """Return an SQL condition with the parameters in `values`."""
         return "key >= :first" if self.beyond is None else "key >= :first AND key < :beyond"
 
     @property
@@ -136,7 +129,7 @@ async def count_ledger_lines(connection: AsyncConnection) -> int:
 
 
 async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
-    """Return the keys at these positions in key order, counted from 0."""
+    """Return the keys at these positions from 0, in key order."""
     sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
     found = [await connection.scalar(sql, {"place": place}) for place in places]
     return [key for key in found if key is not None]
@@ -145,8 +138,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, in key order. The lines are plain tuples, which
-    the matcher reads faster."""
+    """Yield stored ledger lines as of an instant by key, as plain tuples for the matcher."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
@@ -168,7 +160,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """Yield stored ledger lines as of an instant in their full form, in key order."""
+    """Yield stored ledger lines as of an instant in full form, by key."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

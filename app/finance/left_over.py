@@ -1,7 +1,7 @@
 """Unmatched lines among which a person looks for the counterpart of a break.
 
-The lines are the subjects of open breaks that may be the break's other half, and bank lines without
-a provider. A person may choose several lines. The page shows how much of the break's sum remains.
+These are the subjects of open breaks that may be the other half, and bank lines without a provider.
+A person may choose several lines; the page shows the remaining sum.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,18 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
 SEARCHED: Final = 20_000
-"""Most lines that are searched, about a kilobyte each. If there are more, the page says so."""
+"""Maximum number of searched lines, each about a kilobyte."""
 
 OF_BANK: Final = 1_000
-"""Most bank lines of other business that are searched, the newest first. They are customers'
-transfers, if the rules name the providers' payers."""
+"""Maximum number of searched bank lines without a provider, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """A line that may be matched.
+    """Line that may be matched.
 
-    line  what a match refers to: a line's id, or an order's reference
-    of    id of the break about the line; None for a bank line that belongs to no provider
+    line  a line's id, or an order's reference
+    of    id of the break about the line; None for a bank line without a provider
     text  the bank's text, with the payer
     """
 
@@ -58,7 +57,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search. An empty condition, or None, fits every line.
+    """Conditions of a search. An empty one, or None, fits every line.
 
     text    a part of a reference, a bank's text or a payer's name
     amount  the line's amount, in major units of the break's currency
@@ -72,11 +71,10 @@ class LineSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Lines that a search found: first the chosen lines, then other lines, the most similar in sum
-    and date first.
+    """Found lines: first the chosen ones, then others by similarity of sum and date.
 
-    left  the break's sum minus the sum of the chosen lines; None if a currency differs
-    more  whether there are lines that were not searched
+    left  the break's sum minus the chosen lines; None if a currency differs
+    more  whether some lines were not searched
     """
 
     lines: list[LeftOver]
@@ -97,8 +95,7 @@ async def find_lines(
     """Search for possible counterparts of a break. Raises UsageError for an unclear amount.
 
     texts           whether the reader may see the bank's texts
-    other_business  bank lines without a provider, which are searched too; give them only if
-                    `may_be_other_business`
+    other_business  bank lines without a provider, if `may_be_other_business`
     """
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)
@@ -134,8 +131,7 @@ async def find_lines(
 
 
 def may_be_other_business(cause: BreakCause) -> bool:
-    """Return whether a bank line without a provider may be the counterpart of a break with this
-    cause."""
+    """Return whether a bank line without a provider may be the counterpart of such a break."""
     return "bank_line_unknown" in CAUSES[cause].partners
 
 

@@ -1,8 +1,7 @@
 """Limits on acts that one person does alone, and the amounts that the person has used up.
 
-Amounts are counted from the audit trail: the entry of an act has its amount, and the second person
-if one approved it. The count is complete because it runs in the transaction that writes the act,
-after the trail was locked.
+Amounts come from the audit trail, without acts that a second person approved. The count runs in the
+transaction of the act, after the trail was locked.
 """
 
 from collections import Counter
@@ -36,15 +35,14 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """A person's limits, and the amounts that the person has already decided alone today and this
-    month. Amounts are minor units by currency."""
+    """Limits of a person, and the amounts decided alone today and this month, in minor units by
+    currency."""
 
     rules: Rules
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
 
     def why_not(self, *moneys: Money) -> str | None:
-        """Return why one person may not decide alone about all these amounts; None if the person
-        may."""
+        """Return why one person may not decide these amounts alone; None if they may."""
         for each in moneys:
             above = self.rules.above(each)
             if above is not None:

@@ -4,11 +4,10 @@
     2 decide     whether a row is a new line, a new version of a line, or changes nothing
     3 write      new versions, which end the previous versions; a dry run stops before this
 
-A version is valid from import `since` until before import `until`. Order books, statements and
-banks differ only by their `LineKind`.
+A version is valid from import `since` until before import `until`. The kinds of lines differ only
+by their `LineKind`.
 
-The current version of a line comes from the newest import that stated the line. Withdrawals and
-withdrawn imports do not count: if an import is withdrawn, the version before it is restored.
+A withdrawn import counts no longer: the version before it is restored.
 """
 
 from __future__ import annotations
@@ -48,14 +47,13 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """A kind of line. It states the line's tables, and which rows of two files are the same line.
+    """Kind of line, with its tables and its rule for equal lines.
 
-    prefix    prefix of line ids; all versions of a line have one id
-    group     columns that are equal in all rows of one line; files are processed in batches by the
-              first of these columns
+    prefix    prefix of line ids
+    group     columns that identify a line, or a group of lines. Batches are cut by the first
     numbered  whether a group may have several lines, which differ by their `ordinal`
     content   columns of a version, except its key, its imports and the id of its line
-    texts     number of texts, the last columns of `content`, that an erasure may rewrite
+    texts     number of texts, at the end of `content`, that an erasure may rewrite
     erased    function that returns whether an erasure rewrote a text
     money     SQL for a line's money
     date      SQL for a line's date
@@ -73,22 +71,20 @@ class LineKind:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the columns that identify a line."""
         return (*self.group, "ordinal") if self.numbered else self.group
 
     def key(self, group: Row, ordinal: int) -> Row:
         return (*group, ordinal) if self.numbered else group
 
     def line_id(self, key: Row) -> str:
-        """Return the id that all versions of a line share: a prefix such as `bok_`, followed by 20
-        hex digits."""
+        """Return a line's id in all versions: a prefix such as `bok_`, and 20 hex digits."""
         named = key if self.numbered else reversed(key)
         digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return the newest erased version of each line, by key. It may be an old version of the
-        line: if a withdrawn line is imported again, its texts must stay erased."""
+        """Return the newest erased version of each line by key, so that a new import stays
+        erased."""
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -99,18 +95,15 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return for each row of a group the index of the known line that the row restates; None
-        for a new line."""
+        """Return, for each row of a group, the index of its known line; None for a new line."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return the content of a line's new version. `content` is from a row of the file, and
-        `before` is the content of the line's present version."""
+        """Return the content of a line's new version, from its row and its present content."""
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new rows that may be corrections of earlier lines. Only earlier lines that the
-        file lacks can be corrected.
+        """Return new rows that may be corrections of earlier lines.
 
         left  (import, content) of each line that the file lacks
         """
@@ -118,7 +111,7 @@ class LineKind:
 
 
 class _Statements(LineKind):
-    """Lines of statements. Several movements may have equal references."""
+    """Lines of statements. Several may have equal references."""
 
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
@@ -147,7 +140,7 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Bank lines. If a file leaves a text empty, the text from an earlier file remains."""
+    """Bank lines. A text that a file leaves empty keeps its earlier content."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
@@ -167,11 +160,10 @@ def _moved(group: Row, content: Row) -> Moved:
 
 
 ERASED_PHONE: Final = ""
-"""Text that replaces an erased phone number in an order book, also in later versions of the
-line."""
+"""Text in place of an erased phone number in an order book."""
 
 ERASED_NUMBER: Final = "•"
-"""Text that replaces an erased number in a bank's text."""
+"""Text in place of an erased number in a bank's text."""
 
 LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
     "book": LineKind(
@@ -221,8 +213,7 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A new line that may be a correction of another line. Both lines are counted until a person
-    withdraws the other line's import.
+    """New line that may be a correction of another one, which still counts.
 
     of      the subject of both lines, such as `refund of pay_1`
     minor   amount of the new line
@@ -245,7 +236,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedLine:
-    """A line whose content an import changes. Both versions have the kind's content columns."""
+    """Line whose content an import changes, in both versions."""
 
     line: str
     before: Sequence[Any]
@@ -253,20 +244,20 @@ class ChangedLine:
 
 
 MOST_CHANGES: Final = 100
-"""Most changed lines of an import that are shown. A file can list all of them."""
+"""Maximum number of changed lines shown for an import."""
 
 SHOWN_BESIDE: Final = 3
-"""Most lines of `beside` that a sentence lists."""
+"""Maximum number of lines of `beside` in a sentence."""
 
 MOST_BESIDE: Final = 1_000
-"""Most lines of `beside` that are counted."""
+"""Maximum number of counted lines of `beside`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Numbers of new, changed and unchanged lines that were written.
+    """Numbers of new, changed and unchanged lines.
 
-    changes  the changed lines of a batch; for a whole import, the first MOST_CHANGES
+    changes  the changed lines; for a whole import, the first MOST_CHANGES
     """
 
     new: int = 0
@@ -283,8 +274,7 @@ class WrittenVersions:
         self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
-        """Return a list with one sentence on the new lines that may be corrections. Return an empty
-        list if there are no such lines."""
+        """Return a sentence on the lines of `beside`, if there are any."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -312,8 +302,7 @@ async def write_lines(
 ) -> WrittenVersions:
     """Write the versions that result from staged rows of an import.
 
-    rows      the rows; each begins with the kind's group and content columns, and rows of one group
-              follow each other
+    rows      rows with the kind's group and content columns; those of a group are consecutive
     number    the import's number; None to count changes without writing
     calendar  calendar of the rows' days
     """
@@ -385,8 +374,8 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return (key, since, until, content) of lines, by group. Only current versions are returned.
-    If an erasure may rewrite texts of this kind of lines, all versions are returned."""
+    """Return (key, since, until, content) of current lines by group, or of all versions of erasable
+    kinds."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
@@ -411,9 +400,9 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """Mark versions of lines as replaced by the import `number`.
+    """End versions of lines by the import `number`.
 
-    rows  the key and the `since` of each replaced version
+    rows  the key and the `since` of each version
     """
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
@@ -453,8 +442,7 @@ async def lines_known(
     """Return lines as known at an instant, without duplicates and unsorted.
 
     columns  columns to return, in SQL
-    having   wanted values, by the name of a column; a line is returned if at least one of these
-             columns has a wanted value
+    having   wanted values by column, at least one of which a line must have
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
@@ -473,14 +461,13 @@ async def lines_known(
 # --- undoing what a killed import left ------------------------------------------------------------
 
 UNDOING: Final = 1_000
-"""Lines for each transaction that undoes a killed import."""
+"""Number of lines for each transaction that undoes a killed import."""
 
 
 async def key_stretches(
     connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Divide the lines, in key order, into stretches. Yield the last key of each stretch; None for
-    the last stretch.
+    """Yield the last key of each stretch of lines; None for the last stretch.
 
     lines  number of lines in a stretch
     """
@@ -496,11 +483,10 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import for a range of lines. Delete the versions that the import added,
-    and restore the versions that it ended.
+    """Undo an unpublished import for a range of lines: its versions, and those that it ended.
 
-    after  key after which the range begins; None for the first key
-    to     last key of the range; None for the last key of all
+    after  key before the range; None for none
+    to     last key of the range; None for no limit
     """
     number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]
@@ -524,21 +510,23 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""SQL for the newest import before `:beyond` that states a line and was not withdrawn."""
+"""Newest import before `:beyond` that states a line and was not withdrawn."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""Condition: the import covers the bank account, or is the import that is being withdrawn. Other
-imports only enriched lines of the account."""
+"""Condition: the import covers the bank account, or is the one being withdrawn.
+
+Other imports only enriched lines.
+"""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""Condition: the current version of a line in a stretch comes from the import `:number`."""
+"""Condition: a line's current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Lines for each statement of a withdrawal. An import may have a million lines, and a server ends a
-statement after 15 s, enough for about 300,000."""
+"""Lines for each statement of a withdrawal. A server ends a statement after 15 s, or about 300,000
+lines."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -560,7 +548,7 @@ _END: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingLines:
-    """The lines whose current version comes from an import.
+    """Lines whose current version comes from an import.
 
     lines   number of lines
     sums    their money in minor units, without signs, by currency
@@ -614,13 +602,13 @@ def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
 
 
 _EVERY: Final = 2**62
-"""Number greater than the number of any import."""
+"""Number greater than any import's."""
 
 
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count an import's current lines, and how many of them are dated before `before`."""
+    """Count an import's current lines, and those dated before `before`."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -652,7 +640,7 @@ _CHANGED: Final = (
 async def changed_lines(
     connection: AsyncConnection, found: import_store.Import
 ) -> AsyncIterator[list[ChangedLine]]:
-    """Yield the lines that an import changed, one stretch of lines at a time."""
+    """Yield the lines that an import changed, in batches."""
     left, width = found.changed, len(LINES[found.kind].content)
     async for stretch in _stretches_of(connection, found):
         if not left:
@@ -669,11 +657,9 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the versions that come from an import, and restore the versions that they replaced.
+    """End the versions of an import and restore those before. Return the number of restored lines.
 
-    by  number of the import that withdraws `found`; `found` must not be withdrawn yet
-
-    Returns the number of restored lines.
+    by  number of the import that withdraws `found`
     """
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
     restored = 0

@@ -1,4 +1,5 @@
-"""The present matching rules, and the effect of new rules. `rule_file.py` parses rules."""
+"""The present matching rules, and the effect of new rules. Leaves out their parser
+(`rule_file.py`)."""
 
 import json
 import tomllib
@@ -42,10 +43,10 @@ class RuleChangeDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
-    """A setting that differs between two sets of rules.
+    """Setting that differs between two sets of rules.
 
     before, after  the setting's values; "" if it is not set
-    note           what the change of a limit means; "" for other settings
+    note           meaning of a changed limit; "" for other settings
     """
 
     what: str
@@ -55,21 +56,22 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return the old and the new value of a changed limit, and a word on the change, such as
-        `lowered`."""
+        """Return a limit's values with a word on the change, such as `lowered`."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
     @property
     def sentence(self) -> str:
-        """Describe how a limit changes."""
+        """Return a sentence on a limit's change."""
         before, after = self.before or "none", self.after or "none"
         return f"{self.what} changes from {before} to {after} ({self.note})."
 
 
 def compare_rules(before: str, after: str) -> list[RuleChange]:
-    """Return the settings in which two sets of rules differ, limits first. Limits of a day or month
-    are compared by their effective values if either set states them."""
+    """Return the settings in which two sets of rules differ, limits first.
+
+    A limit of a day or month is compared by its effective value.
+    """
     rules = [read_rules(each) for each in (before, after)]
     stated = {
         (period, currency)
@@ -93,10 +95,9 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return the limits of what one person may do alone, as text in major units. The keys are the
-    names of the settings.
+    """Return one person's limits by setting, as text in major units.
 
-    stated  each limit for a day or month to return as well, as (period, currency)
+    stated  (period, currency) of each limit for a day or month to return
     """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
@@ -109,8 +110,7 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Return what the change of a limit means for one person's acts. `before` is empty for a new
-    limit, and `after` is empty for a removed limit."""
+    """Return what the change of a limit means. `before` or `after` is empty for a missing limit."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -135,8 +135,8 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values, as text, of settings that are no limits. A setting in a table has the name
-    `table.key`."""
+    """Return the values of settings other than limits, as text; `table.key` names one in a
+    table."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
         if name in _LIMITS:
@@ -157,7 +157,7 @@ def _setting_text(value: Any) -> str:
 
 
 def limits_sentence(changes: Sequence[RuleChange]) -> str:
-    """Describe the changed limits, and count the other changed settings."""
+    """Return a sentence on the changed limits, with the number of other changes."""
     limits = [each.sentence for each in changes if each.note]
     others = len(changes) - len(limits)
     said = limits[:LIMITS_NAMED] or ["No limit changes."]
@@ -169,18 +169,18 @@ def limits_sentence(changes: Sequence[RuleChange]) -> str:
 
 
 LIMITS_NAMED: Final = 9
-"""Most changed limits that a sentence lists: three currencies have nine."""
+"""Maximum number of changed limits in a sentence: three currencies have nine."""
 
 
 # --- current rules, new rules, and their preview --------------------------------------------------
 
 
 MOST_REPORTED: Final = 1_000
-"""Most changes that a preview lists, about a kilobyte each. It counts all of them."""
+"""Maximum number of listed changes in a preview, each about a kilobyte."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
-    """Return the newest saved rules; None if nobody has ever saved rules."""
+    """Return the newest saved rules; None if there are none."""
     async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
@@ -196,7 +196,7 @@ class RulesDocument(TypedDict):
 
 
 def rules_document(saved: SavedRules | None) -> RulesDocument:
-    """Return saved rules as a document; None means that no rules were ever saved."""
+    """Return saved rules as a document; None means that there are none."""
     if saved is None:
         return {"number": None, "toml": ""}
     return {
@@ -209,26 +209,25 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules that are valid now, or the rules that were valid at the instant `as_of`. If
-    no rules were saved by then, return the default rules."""
+    """Return the rules in force now or at an instant, or else the defaults."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
 def rules_of(saved: SavedRules | None) -> Rules:
-    """Parse saved rules. Without saved rules, return the defaults."""
+    """Parse saved rules; None gives the defaults."""
     return Rules() if saved is None else read_rules(saved.toml)
 
 
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Save new rules. If the present rules limit what one person may do, propose the new rules
-    instead. One person could otherwise raise a limit or a tolerance, and then act alone.
+    """Save new rules. Propose them if the present rules limit what one person may do.
+
+    One person could otherwise raise a limit, and then act alone.
 
     reason  the reason for the trail and for the second person
 
-    Raises ConfigurationError for mistakes. Raises UsageError for a person who may not save rules,
-    and for rules equal to the present ones.
+    Raises ConfigurationError for mistakes, and UsageError for a missing permission or equal rules.
     """
     read_rules(text)
     check_reason(reason, needed=False, countries=context.countries)
@@ -425,7 +424,7 @@ async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocumen
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None] = silent
 ) -> RulesPreview:
-    """Match everything by the present and by new rules, compare the results, and store nothing.
+    """Match everything by the present and by new rules, and compare the results.
 
     Raises ConfigurationError that lists all mistakes, and NotAllRead if deliveries are unread.
     """

@@ -1,12 +1,11 @@
 """Inputs of a matching besides its rows: rules, groups of orders, and access to rows from
 synchronous code.
 
-The matcher is synchronous code that asks for rows, and the database answers asynchronously.
-`in_step` runs the matcher on one connection, and so on one snapshot.
+The matcher is synchronous, the database asynchronous. `in_step` runs the matcher on one connection,
+and so on one snapshot.
 
-Groups, people's decisions and payments join rows, as known at an instant. Only rows that may be
-joined are read: lines of groups, lines and orders that people named, and statement lines whose
-payment belongs to several orders, or to another order than the lines name.
+Groups, people's decisions and payments join rows, as known at an instant. Only such rows are read
+here.
 """
 
 import hashlib
@@ -34,15 +33,15 @@ Result = TypeVar("Result")
 
 
 async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
-    """Run a synchronous function. The function may read this connection's rows by `rows_of`."""
+    """Run a synchronous function, which may read this connection's rows by `rows_of`."""
     return await connection.run_sync(lambda _: work())
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Share this transaction's snapshot with other processes. Call this before any other statement.
+    """Share this transaction's snapshot. Return its name for `hold_snapshot`.
 
-    Returns the name for `hold_snapshot`. On SQLite there is nothing to share: all processes see
-    equal data as long as nobody writes.
+    Call this before any other statement. On SQLite all processes see equal data while nobody
+    writes.
     """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with its first read
@@ -51,7 +50,7 @@ async def share_snapshot(connection: AsyncConnection) -> str:
 
 
 async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
-    """Make this transaction use the snapshot that `share_snapshot` named."""
+    """Use the shared snapshot in this transaction."""
     if connection.dialect.name != "sqlite":
         # A parameter is not possible here. The server makes names of digits and dashes only.
         assert name.replace("-", "").isalnum()
@@ -61,7 +60,7 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
-    """Yield the rows of a stream one by one. Only code that `in_step` runs may call this."""
+    """Yield the rows of a stream, for code that `in_step` runs."""
     return chain.from_iterable(_counted_batches(batches, progress))
 
 
@@ -74,7 +73,7 @@ def _counted_batches(
 
 
 def wait_for(work: Awaitable[Result]) -> Result:
-    """Wait for an awaitable and return its result. Only code that `in_step` runs may call this."""
+    """Return an awaitable's result, for code that `in_step` runs."""
     return await_only(work)
 
 
@@ -91,7 +90,7 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """A saved version of the rules: its number from 1, its time and author, and the file's text."""
+    """Saved version of the rules, with its number from 1."""
 
     number: int
     at: Instant
@@ -106,7 +105,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """Return the rules that were saved last by now, or by an instant; None if none were saved."""
+    """Return the rules in force now or at an instant; None if there are none."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -137,7 +136,7 @@ async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml:
 
 
 AT_ONCE: Final = 4_000
-"""Most rows in memory at a time during a search."""
+"""Maximum number of rows in memory during a search."""
 
 _GROUPED: Final = statement(
     "SELECT match_key, group_key FROM book_lines WHERE group_key IS NOT NULL AND {known}",
@@ -152,7 +151,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name one order but belong to a payment of another order."""
+"""Lines that name one order, but a payment of another."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -182,8 +181,7 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Find order keys that belong together, and the lines that join them. Only what was known at
-    `as_of` counts."""
+    """Return the order keys that belong together as known at an instant, and their lines."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

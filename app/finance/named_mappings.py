@@ -12,7 +12,7 @@ from app.finance import import_store
 from app.finance.files.presets import KINDS, ReadingRequest, reading_in
 
 MOST_NAMED: Final = 200
-"""Most mappings that can be saved. Each is compared with a file that is to be recognized."""
+"""Maximum number of saved mappings. Each is compared with every file."""
 
 Request = TypeVar("Request", bound=ReadingRequest)
 
@@ -25,8 +25,7 @@ async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
-    """Return the mapping with this name. Raises NotFoundError if there is none; the error lists the
-    names of all mappings."""
+    """Return the mapping with this name. Raises NotFoundError, with the names of all."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:
@@ -40,10 +39,7 @@ async def one_mapping(context: AppContext, name: str) -> import_store.NamedMappi
 async def save_named(
     context: AppContext, name: str, *, kind: import_store.ImportKind, toml: str, by: str | None
 ) -> None:
-    """Save a mapping under a name, replacing an earlier mapping of that name.
-
-    Raises UsageError for an invalid name, a mapping with mistakes, or a person who may not import.
-    """
+    """Save a mapping under a name, in place of an earlier one. Raises UsageError."""
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(
             "a mapping's name has letters, digits, blanks, dots and hyphens, at most 60, and does "
@@ -69,7 +65,7 @@ async def save_named(
 
 
 async def delete_named(context: AppContext, name: str, *, by: str | None) -> None:
-    """Delete a mapping. Raises NotFoundError if no mapping has the name."""
+    """Delete a mapping. Raises NotFoundError."""
     await one_mapping(context, name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_deleted")
@@ -80,10 +76,9 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of the mapping that it names.
+    """Return the request with the content of its saved mapping; unchanged if it gives a path.
 
-    If the request gives a path instead (with a `/`, the ending `.toml`, or an existing file),
-    return the request unchanged. Raises NotFoundError.
+    A path has a `/`, the ending `.toml`, or an existing file. Raises NotFoundError.
     """
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):

@@ -1,6 +1,6 @@
 """Stores an order book's references to payments and sessions, and reports impossible ones.
 
-A session's or payment's reference belongs to one order forever. The provider's events find their
+A reference of a session or payment belongs to one order forever. The provider's events find their
 order by it.
 """
 
@@ -20,23 +20,22 @@ from app.orders.record_store import after_all, keep_records, order_records, owne
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Most orders named in the first transaction, and in any other."""
+"""Maximum number of orders in the first transaction, and in later ones."""
 
 SHOWN = 3
-"""Most rows that a note lists."""
+"""Maximum number of rows in a note."""
 
 _ORDER = 3
 """Index of the order's reference in a staged row, after its number, key and kind."""
 
 Unfit = tuple[int, str]
-"""(row number, reason for not storing the row's reference)"""
+"""(row number, reason for not storing its reference)"""
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return the rows that share a session or payment with another row, by kind of reference.
+    """Return rows that share a session or payment with another row, by kind of reference.
 
-    No order gets a shared reference. A spreadsheet may have shortened different references so that
-    they became equal.
+    No order gets such a reference, which a spreadsheet may have shortened.
     """
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
@@ -44,7 +43,7 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return a statement's rows that share a payment with another order, by kind of reference."""
+    """Return rows of a statement that share a payment with another order, by kind of reference."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -63,7 +62,7 @@ OF_STATEMENT: Final = "Compare them with the export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence for each kind of reference that rows share.
+    """Return a sentence for each kind of shared reference.
 
     then  sentence with the next step, which is appended
     """
@@ -75,7 +74,7 @@ def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
 
 
 async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Return the rows whose reference already belongs to another order."""
+    """Return the rows whose reference belongs to another order."""
     found: dict[int, str] = {}
     for rows in staged.having("source"):
         async with context.database.reading() as connection:
@@ -92,8 +91,8 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references of rows, except rows in `without`. Return rows whose reference another
-    order has got in the meantime."""
+    """Store the references of rows, except those in `without`. Return rows that another order
+    preceded."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for found in staged.having("source"):

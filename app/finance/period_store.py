@@ -1,7 +1,7 @@
 """Stored closings of periods, and what a report reads besides lines and breaks.
 
 Periods are closed in order, and a closing is never changed. A reopened period is closed again as
-its next version; its earlier closing remains stored.
+its next version.
 """
 
 import hashlib
@@ -32,16 +32,14 @@ from reconcile.reporting.closing import (
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Compression level: the highest one, because reports are written once and stored forever."""
+"""Compression level: the highest, because reports are written once and kept forever."""
 
 PART_BYTES: Final = 1024 * 1024
-"""Bytes of a stored report or journal in one row, before compression. A journal needs several rows,
-because a month may have any number of transactions."""
+"""Bytes of a report or journal in one row, before compression."""
 
 
 class PrintParts:
-    """Compressor of a report or journal. The compressed text consists of several parts. A part
-    never ends within the content of one `write` call."""
+    """Compressor of a report or journal in parts. One `write` call stays within one part."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -57,7 +55,7 @@ class PrintParts:
             self._deflate()
 
     def parts(self) -> Sequence[bytes]:
-        """Return the whole written text as compressed parts."""
+        """Return the whole text as compressed parts."""
         if self._rest or not self._parts:
             self._deflate()
         return self._parts
@@ -73,8 +71,7 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Fails if this version is already
-    stored."""
+    """Store a closing with its reports and journals by format. Fails for a stored version."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -138,11 +135,11 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A closing without its content, for lists. The content is read by period and version.
+    """Closing without its content.
 
-    second       the person who approved the closing; None if there is none
-    reopened_at  time of the reopening; None if the closing was not reopened
-    reopening    digest of the reopening; None if the closing was not reopened
+    second       the person who approved the closing, or None
+    reopened_at  None if the closing was not reopened
+    reopening    digest of the reopening, or None
     """
 
     period: str
@@ -157,8 +154,7 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether the closing was valid at an instant: it was made by then, and was not
-        reopened by then.
+        """Return whether the closing was in force at an instant.
 
         as_of  the instant; None for now
         """
@@ -200,7 +196,7 @@ async def all_closings(connection: AsyncConnection) -> list[Closed]:
 async def closed_periods(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> list[Closed]:
-    """Return the closings valid now, or at an instant, the earliest period first."""
+    """Return the closings in force now or at an instant, the earliest period first."""
     return [each for each in await all_closings(connection) if each.stands_at(as_of)]
 
 
@@ -232,7 +228,7 @@ async def reopening_text(connection: AsyncConnection, period: str, *, version: i
 async def print_parts(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> AsyncIterator[bytes]:
-    """Yield the parts of a stored report or journal; nothing if this format was not stored."""
+    """Yield the parts of a stored report or journal; none for a missing format."""
     sql = text(
         "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
         "AND format=:format AND part=:part"
@@ -248,7 +244,7 @@ async def print_parts(
 async def print_of(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> bytes | None:
-    """Return the bytes of a stored report in one format; None if this format was not stored."""
+    """Return a stored report in one format; None if it was not stored."""
     found = [part async for part in print_parts(connection, period, form, version=version)]
     return b"".join(found) if found else None
 
@@ -261,13 +257,13 @@ _FIRST: Final = (
 
 
 async def first_known(connection: AsyncConnection) -> Instant | None:
-    """Return the time of the first arrival, import or publication; None if there is none."""
+    """Return the time of the first arrival, import or publication, or None."""
     found = [await connection.scalar(text(each)) for each in _FIRST]
     return min((Instant(each) for each in found if each is not None), default=None)
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Count the deliveries, received by an instant, that still wait for a person to read them."""
+    """Count the deliveries received by an instant that wait for a person."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -276,8 +272,7 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Count the deliveries that were set aside because they belong to another shop. Only deliveries
-    received from `since` to before `until` are counted."""
+    """Count the deliveries of another shop, received from `since` to before `until`."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -289,7 +284,7 @@ async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: 
 
 
 AT_ONCE: Final = 1_000
-"""Revisions in memory at a time, about half a kilobyte each."""
+"""Maximum number of revisions in memory, each about half a kilobyte."""
 
 _REVISIONS: Final = (
     "SELECT order_key, at, before_outcome, outcome, because FROM revisions "
@@ -305,8 +300,7 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield each order whose final outcome changed between the start and the end. The orders are
-    sorted by key."""
+    """Yield each order whose final outcome changed between the start and the end, by key."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -333,7 +327,6 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of breaks that people had accepted by an instant. Include breaks whose acceptance
-    was undone later."""
+    """Return ids of breaks accepted by an instant, even if this was undone later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

@@ -5,10 +5,10 @@
 3 propose    the act if one person may not do it alone
 4 write      the record and the audit entry, in one transaction
 
-Support proposes, finance decides. One finance person alone may assign only to the one order that
-fits, and within the limits up to which one person may accept breaks; the limits also apply to a
-withdrawal. A second person is always needed if no limit is set, for a dismissal, and for a payment
-of an order that was ever published as fulfillable: its goods may have been shipped.
+Support proposes, finance decides. Alone, a finance person may assign only to the one order that
+fits, and only within the limits for accepting breaks, which also apply to a withdrawal. Two people
+are always needed without limits, for a dismissal, and for a payment of an order that was once
+fulfillable: its goods may have been shipped.
 """
 
 import json
@@ -45,7 +45,7 @@ from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, Dismisse
 from reconcile.money import Money, to_json
 
 ACCOUNT_MAX: Final = 120
-"""Most characters of an account name."""
+"""Maximum characters of an account name."""
 
 ActKind = Literal["assign", "withdraw", "dismiss"]
 
@@ -63,9 +63,9 @@ class Placing:
     payment   the payment's id or its provider reference
     order     the order to assign the payment to
     dismiss   why the payment belongs to no order
-    to        the account that a dismissed payment's money goes to
-    replaces  id of the last record on the payment that the person saw; needed to assign or dismiss
-              a payment that is already assigned or dismissed
+    to        the account for a dismissed payment's money
+    replaces  id of the last record on the payment that the person saw; needed for a payment that is
+              already assigned or dismissed
     """
 
     kind: ActKind
@@ -89,18 +89,18 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Longest time from an order's placing to a payment that still suggests the order."""
+"""Maximum time from an order's placing to a payment that suggests the order."""
 
 LOOKED_AT: Final = 200
-"""Most orders compared with one payment."""
+"""Maximum number of orders compared with one payment."""
 
 SUGGESTED: Final = 10
-"""Most orders suggested."""
+"""Maximum number of suggested orders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """An order that a payment may be for, with the reasons: amount, phone number and others."""
+    """Order that a payment may be for, with the reasons."""
 
     order: str
     due: Money | None
@@ -108,7 +108,7 @@ class Suggestion:
 
     @property
     def fits(self) -> bool:
-        """Return whether the payment has the amount due and the order's phone number."""
+        """Return whether amount and phone number are those of the order."""
         return {"amount", "number"} <= set(self.reasons)
 
     def document(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Suggestion:
 
 
 async def suggested_orders(context: AppContext, payment: Unallocated) -> list[Suggestion]:
-    """Return orders that a payment may be for, the orders with the most reasons first."""
+    """Return orders that a payment may be for, by descending number of reasons."""
     async with context.database.reading() as connection:
         return await _suggestions(context, connection, payment)
 
@@ -164,7 +164,7 @@ async def _suggestions(
 
 
 def only_fit(suggestions: list[Suggestion]) -> str | None:
-    """Return the only order that fits; None if no order or several orders fit."""
+    """Return the only fitting order; None if none or several fit."""
     fitting = [each.order for each in suggestions if each.fits]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -173,10 +173,10 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Act on a payment as requested, or propose the act if two people must agree.
+    """Act on a payment as requested, or return a proposal of the act.
 
-    Returns the proposal; None if the act needed no proposal. Raises NotFoundError for an unknown
-    payment or order. Raises UsageError for an impossible act, or for a person who may not act.
+    Raises NotFoundError for an unknown payment or order, and UsageError for an impossible act or a
+    missing permission.
     """
     check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))
@@ -210,8 +210,8 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not act on this request alone; None if one person may. Raises the
-    errors of `place_payment`."""
+    """Return why one person may not act alone; None if they may. Raises the errors of
+    `place_payment`."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -221,13 +221,12 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """The state of a payment in the transaction that changes it.
+    """State of a payment in the transaction that changes it.
 
-    payment  the payment
-    money    the amount that is left of the payment; for an answered payment, the amount on a
-             statement line; None if unclear
+    money    the amount that is left, or that of a statement line if the payment was answered; None
+             if unclear
     proved   whether a statement line proves the amount
-    taken    orders that no longer have the payment after this change
+    taken    orders that lose the payment by this change
     """
 
     payment: Unallocated
@@ -237,15 +236,13 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Take two locks, which are released when the transaction ends. Until then, no other person can
-    decide about payments, and no reader of deliveries can link payments to orders."""
+    """Lock decisions about payments, and their linking to orders, until the transaction ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment's state before a person places the payment. Raises NotFoundError for an
-    unknown payment, and UsageError if its state does not allow the requested act."""
+    """Return the payment's state before an act. Raises NotFoundError or UsageError."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named
@@ -278,8 +275,7 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 
 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
-    """Return a phrase on the last decision about a payment. It states the person, the decision and
-    the time."""
+    """Return a phrase on the last decision about a payment."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
         return f"{payment.id} was neither assigned nor dismissed by anybody"
@@ -326,7 +322,7 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
 
 
 async def _proved(connection: Connection, payment: Unallocated, now: Instant) -> Money:
-    """Return the amount that a statement line proves. Raises UsageError if no line proves one."""
+    """Return the amount that a statement line proves. Raises UsageError if none does."""
     names = [name for name in (payment.payment, payment.session) if name is not None]
     lines = await statement_lines_of(connection, [], payments=names, as_of=now)
     amounts = {
@@ -350,7 +346,7 @@ async def _why_not_alone(
     asked: Placing,
     who: operator_store.Operator,
 ) -> str | None:
-    """Return why one person may not act on the payment alone; None if one person may."""
+    """Return why one person may not act alone; None if they may."""
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":
@@ -453,7 +449,7 @@ _NAMES: Final[Mapping[ActKind, tuple[str, str]]] = {
 
 
 def placing_kinds(context: AppContext) -> dict[ActKind, ProposalKind]:
-    """Build a kind of proposal for each act on a payment. Return these kinds by act."""
+    """Return the kind of proposal for each act on a payment."""
     return {kind: _kind(context, kind) for kind in _NAMES}
 
 

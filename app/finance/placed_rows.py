@@ -1,7 +1,5 @@
-"""The rows of one bucket on one side of a run.
-
-A run stores only totals and breaks. Its rows are matched again, as of its instant and by its rules.
-"""
+"""The rows of one bucket on one side of a run, matched again: a run stores only totals and
+breaks."""
 
 from collections import deque
 from typing import Any, Final
@@ -24,14 +22,16 @@ from reconcile.matching.tally import KeepingTally
 from reconcile.money import Money, to_json
 
 MOST: Final = 10_000
-"""Most rows returned, half a kilobyte each, for a page and its CSV file."""
+"""Maximum number of returned rows, half a kilobyte each."""
 
 
 async def placed_rows(
     context: AppContext, number: int, *, side: Side, bucket: Bucket, currency: str
 ) -> list[dict[str, Any]]:
-    """Return at most MOST rows as documents. Raises NotFoundError for an unknown run, and
-    UsageError for a run with rules from a file, which are not stored."""
+    """Return at most MOST rows as documents.
+
+    Raises NotFoundError for an unknown run, and UsageError for a run by a file of rules.
+    """
     run = await finished_run(context, number)
     if run.rules is None:
         raise UsageError("this run used rules from a file that was not kept: start a new run")
@@ -115,7 +115,7 @@ def _row(
 ) -> dict[str, Any]:
     """Return a row's document.
 
-    name  name that a reader passes to see the row's trail
+    name  name for requesting the row's trail
     """
     return {
         "name": name,

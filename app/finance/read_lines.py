@@ -23,7 +23,7 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """A page of lines. `following` is where the next page begins; None if this is the last page."""
+    """Page of lines. `following` begins the next page; None after the last."""
 
     lines: list[Line]
     following: str | None = None
@@ -37,9 +37,9 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return the book lines with a reference or group, a page at a time.
+    """Return a page of book lines.
 
-    reference  the reference or group; None for all lines, by key
+    reference  the lines' reference or group; None for all lines, by key
     after      `following` of the previous page
     """
     at = context.clock.now() if as_of is None else as_of
@@ -68,8 +68,8 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return the statement lines of an order or payment, a page at a time. The parameters are those
-    of `book_page`."""
+    """Return a page of an order's or payment's statement lines. The parameters are as in
+    `book_page`."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -93,7 +93,7 @@ async def list_statement(
 async def lines_naming(
     connection: Connection, order: str, payments: Collection[str], as_of: Instant
 ) -> tuple[list[BookLine], list[StatementLine]]:
-    """Return the book lines of an order, and the statement lines of the order or its payments."""
+    """Return an order's book lines, and the statement lines of the order or its payments."""
     key = match_key(order)
     books = await book_lines_of(connection, [key], as_of=as_of)
     statements = await statement_lines_of(connection, [key], payments=payments, as_of=as_of)
@@ -101,8 +101,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Sort all lines by id, and return one page of them. Use this only for a few lines, because all
-    of them are in memory."""
+    """Return one page of a few lines, which are all in memory, by id."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None
@@ -116,7 +115,7 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines, sorted by key and then by id.
+    """Return a page of lines by key and id.
 
     after  the last line of the previous page, as `KEY ID`; a key has no blanks
     """

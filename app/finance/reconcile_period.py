@@ -1,8 +1,7 @@
 """Reconciles ledgers, books and statements, as of now or of a past instant.
 
-A run changes breaks (opens, updates, closes and reopens them) if it covers everything, as of now
-and by the present rules. Any other run (of a period, of the past, or by rules from a file) is
-stored with what it found, and changes no break.
+A run changes breaks only if it covers everything, as of now and by the present rules. Any other run
+is stored with what it found.
 
 A run of many orders is matched by ranges of keys (`key_ranges`).
 """
@@ -50,12 +49,11 @@ class RunRequest:
 
     since  start of the period; None for an open start
     until  end of the period, which is not included; None for an open end
-    as_of  the instant as of which everything is matched; evidence that became known later is
-           ignored; None for now
+    as_of  instant after which evidence is ignored; None for now
     rules  the text of a file of rules; None for the saved rules
 
-    An order belongs to the period in which it was placed according to the book. If the book has no
-    date, the date of the order's first money is used. A line without an order has its own date.
+    An order belongs to the period of its placing in the book, or else of its first money. A line
+    without an order has its own date.
     """
 
     since: Instant | None = None
@@ -71,12 +69,12 @@ class RunRequest:
 
 
 BUILT_IN: Final = 0
-"""Number of the built-in rules, which tolerate nothing. They apply if no rules were saved."""
+"""Number of the built-in rules, which tolerate nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(break_store.Run):
-    """A finished run with its totals, and the number of its breaks that nobody has accepted."""
+    """Finished run with its totals, and the number of its unaccepted breaks."""
 
     control: Control
     open: int
@@ -91,12 +89,11 @@ async def reconcile_period(
 ) -> Ran:
     """Match the rows of the request, and store the run.
 
-    progress  function that is called with the number of rows folded or read
-    jobs      maximum number of processes for a run of many orders; with 1, only this process works
+    progress  function to call with the number of rows folded or read
+    jobs      maximum number of processes for a run of many orders
 
-    Raises ConfigurationError that lists all mistakes in a file of rules. Raises UsageError for a
-    future instant or a period that ends before it begins. Raises NotAllRead if deliveries are
-    unread, and UnreachableError if another process died.
+    Raises ConfigurationError with all mistakes in a file of rules, UsageError for a future instant
+    or an invalid period, NotAllRead for unread deliveries, and UnreachableError if a process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
@@ -162,7 +159,7 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, and record it in the trail. Raises UsageError if not permitted."""
+    """Reconcile for an operator, with an audit entry. Raises UsageError if not permitted."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -180,7 +177,7 @@ async def reconcile_for(
 
 
 class _Work:
-    """State of one reconciliation run. Breaks are stored as they are found."""
+    """State of one run, which stores breaks as they are found."""
 
     def __init__(self, context: AppContext, number: int, known: reconcile_rows.Known) -> None:
         self._context = context
@@ -196,8 +193,7 @@ class _Work:
         ranges: Ranges | None,
         progress: Callable[[int], None],
     ) -> BankLeg | None:
-        """Match everything by key, and return the matching with the bank. Other processes may match
-        ranges of keys. Meanwhile, this process matches payouts with the bank."""
+        """Match everything by key, and return the matching with the bank."""
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
@@ -223,8 +219,10 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the lines that are left after `first_look` with one another. Match payouts with the
-        bank. Return the control totals. Matching may take long, so no snapshot is open."""
+        """Match the remaining lines, and payouts with the bank. Return the control totals.
+
+        May take long, so no snapshot is open.
+        """
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -240,9 +238,10 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Keep a break until it is saved with others. Return whether enough breaks were kept, so
-        that the caller must save them now. Raises UsageError if the break's lines add up to more
-        than 64 bits."""
+        """Collect a break. Return whether the caller must save the collected breaks now.
+
+        Raises UsageError if the break's lines add up to more than 64 bits.
+        """
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
@@ -263,8 +262,7 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Publish the run with its changes of breaks. Its date is the present time, which is later than
-    everything that people did during the run. Raises UsageError if a later run finished first."""
+    """Publish the run and its changes of breaks, as of now. Raises UsageError after a later run."""
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
         if done.lived and last is not None:
@@ -287,7 +285,7 @@ async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
 
 
 async def ran(context: AppContext, done: break_store.Run) -> Ran:
-    """Return a finished run with the number of its breaks that nobody has accepted."""
+    """Return a finished run with the number of its unaccepted breaks."""
     async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):
@@ -381,8 +379,7 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. `matched` has the number and the sums of the orders that agree
-    with the book."""
+    """Return a run as a document. `matched` counts and sums the orders that agree with the book."""
     control = found.control
     ties = control.ties()
     matched = [

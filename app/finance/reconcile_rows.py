@@ -1,8 +1,7 @@
 """Inputs of one matching on one snapshot: three streams in key order, and further facts.
 
-One stream is the ledger lines of all orders, as of now or of a past instant. As of now they come
-from a cache, which is refreshed first by folding only stale orders. As of the past every order is
-folded, and the ledger lines are collected in a scratch database, to be read in key order.
+One stream is the ledger lines of all orders. As of now they come from a cache, which is refreshed
+first. As of the past every order is folded into a scratch database.
 """
 
 from collections import deque
@@ -46,14 +45,15 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Most stale orders that are left to be folded in the run's own snapshot."""
+"""Maximum number of stale orders that are left to the run's own snapshot."""
 
 ROUNDS: Final = 5
-"""Most rounds of refreshing. If deliveries keep arriving, the run folds more orders itself."""
+"""Maximum rounds of refreshing while deliveries keep arriving."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold the orders with missing or stale ledger lines, store the lines, and count them."""
+    """Fold the orders with missing or stale ledger lines and store the lines. Return their
+    number."""
     total = 0
     for _ in range(ROUNDS):
         now, folded = context.clock.now(), 0
@@ -71,9 +71,8 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether a ledger line is older than its order's evidence. This is checked for the
-    order and for orders that share evidence with it, because the next run folds all of them
-    together."""
+    """Return whether an order's ledger line is older than evidence of the order or of those sharing
+    it."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -85,11 +84,10 @@ async def is_behind(connection: Connection, order: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """Replacements for stale cached ledger lines in a snapshot.
+    """New ledger lines in place of stale cached ones, for one snapshot.
 
-    orders  orders whose cached ledger lines are stale
-    rows    new ledger lines of these orders for the matcher, in key order; an order without
-            evidence has no line
+    orders  orders whose cached lines are stale
+    rows    new lines of these orders by key; none for an order without evidence
     """
 
     orders: frozenset[str] = frozenset()
@@ -97,7 +95,7 @@ class Overlay:
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
-    """Rebuild ledger lines that became stale after the cache was refreshed."""
+    """Rebuild ledger lines that became stale after the refresh."""
     fresh: dict[str, ledger_line_store.FreshLine] = {}
     async for stale in ledger_line_store.stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
@@ -109,7 +107,7 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
 async def _made_anew(
     context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
 ) -> list[ledger_line_store.FreshLine]:
-    """Compute the ledger lines of stale orders, and of orders that share evidence with them."""
+    """Return new ledger lines of stale orders and of those sharing evidence with them."""
     generations = dict(stale)
     sharing = await history_store.contested_with(connection, generations) - generations.keys()
     generations |= {m.order: m.generation for m in await due_store.marks_of(connection, sharing)}
@@ -133,8 +131,7 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield cached ledger lines in key order, in batches. Lines of stale orders are replaced by
-    their new lines from the overlay."""
+    """Yield cached ledger lines by key, in batches, with stale ones replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -152,7 +149,7 @@ async def ledger_lines_now(
 async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
-    """Yield a scratch database with the ledger lines of all orders as known at an instant."""
+    """Yield a scratch database with all ledger lines as known at an instant."""
     async with scratch_database() as scratch:
         async with context.database.reading(settled=True) as connection:
             async for histories in history_store.scan(connection):
@@ -177,16 +174,15 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts that a matching needs besides its rows. They can be pickled.
+    """Facts for a matching besides its rows. They can be pickled.
 
     as_of       the instant of the matching
     period      the period; None for all time
     hands       matches that people made
-    overlay     replacements for stale cached ledger lines
-    joined      common dates of rows that must be in the same period because they are matched
-                together; empty without a period
+    overlay     replacements for stale ledger lines
+    joined      common date of each row that is matched with others; empty without a period
     suspended   payments that belong, or belonged, to no order
-    recipients  for each payment to a person, keys of the orders with the person's phone number
+    recipients  keys of the orders with a recipient's phone number, by payment to a person
     """
 
     as_of: Instant
@@ -230,11 +226,10 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Connections to the rows of one snapshot. Only a function that `in_step` runs may read rows
-    from them.
+    """Connections to the rows of one snapshot, for functions that `in_step` runs.
 
-    connection  connection that reads all rows except ledger lines
-    takings     connection that reads ledger lines; for a past instant, it reads a separate database
+    connection  for all rows except ledger lines
+    takings     for ledger lines; at a past instant, to a database of their own
     """
 
     connection: Connection
@@ -282,8 +277,7 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match the rows whose keys are in a range. Rows with equal keys are matched with each
-        other. `elsewhere` and `outside` are passed to `within`, which explains them."""
+        """Match the rows of equal keys in a range. `within` explains `elsewhere` and `outside`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -311,8 +305,7 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot of what is known now, or of what was known at a past instant. For a past
-    instant, all orders are folded again."""
+    """Yield a snapshot of what is known now, or was at a past instant."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -326,11 +319,13 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Most payouts, and most bank lines, that are matched: half a kilobyte each, all in memory. If a
-shop has more payouts, its mapping uses the payout column for payments."""
+"""Maximum number of payouts, and of bank lines: half a kilobyte each, all in memory.
+
+More payouts mean that a mapping uses the payout column for payments.
+"""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
-"""(payouts, bank lines, orders that bank lines may pay, coverage): the input of bank matching."""
+"""(payouts, bank lines, orders that bank lines may pay, coverage)"""
 
 
 async def bank_sides(
@@ -341,10 +336,9 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching as of an instant; None if no bank file was imported by
-    then.
+    """Return the input of bank matching as of an instant; None without a bank file.
 
-    takings  connection that reads that instant's ledger lines; None to use `connection`
+    takings  connection for that instant's ledger lines; None for `connection`
 
     Raises UsageError for more payouts, lines or orders than MOST.
     """
@@ -376,8 +370,7 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank. All data is in `sides`, so no connection is needed. Raises
-    UsageError if a sum is too large."""
+    """Match payouts with the bank. Raises UsageError for a sum that is too large."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(
@@ -403,8 +396,10 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts with the bank as of an instant. Return None if no bank file was imported by
-    then. Raises the errors of `bank_sides` and `leg_of`."""
+    """Match payouts with the bank as of an instant; None without a bank file.
+
+    Raises the errors of `bank_sides` and `leg_of`.
+    """
     sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
@@ -412,8 +407,10 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines that have no common key. Then yield the decisions of bank
-    matching. Each of these two steps uses only rows that the other step did not match."""
+    """Yield the decisions about lines without a common key, then those of bank matching.
+
+    Their rows are disjoint.
+    """
     if bank is None:
         yield from matching.rest()
         return
@@ -434,8 +431,7 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Estimate the number of rows that must be folded and read for a matching. A progress bar uses
-    this number."""
+    """Estimate the number of rows to fold and read, for a progress bar."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -452,7 +448,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Read the facts that are needed to match the rows of this snapshot."""
+    """Read the facts for matching the rows of this snapshot."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
@@ -475,8 +471,7 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return the dates of orders that share lines. Lines are shared through a group, a person's
-    decision or a payment."""
+    """Return the dates of orders that share lines by a group, a decision or a payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -1,7 +1,7 @@
 """Reports a period: the results of orders and money, and later evidence on closed months.
 
-All orders are read on one snapshot, folded as of the report's instant, matched with books and
-statements by the rules of that instant, and added up. Nothing is written.
+All orders are read on one snapshot, folded as of the report's instant, matched by the rules of that
+instant, and added up. Nothing is written.
 """
 
 import json
@@ -58,15 +58,14 @@ from reconcile.reporting.tally import PeriodTally
 Progress = Callable[[int], None]
 
 AT_ONCE: Final = 500
-"""Breaks whose steps are read in one query."""
+"""Number of breaks whose steps one query reads."""
 
 MONTHS_MAX: Final = 120
-"""Most months of a period: a chart by month can show ten years."""
+"""Maximum number of months: a chart by month can show ten years."""
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raise UsageError for a period that is invalid or too long, or that had not begun at the
-    report's instant. Also raise it for an instant in the future."""
+    """Raise UsageError for a period that is invalid, too long, or in the future of its instant."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -85,13 +84,11 @@ async def report_period(
 ) -> PeriodReport:
     """Return the report of a period.
 
-    If the report begins where the closed months end, it also shows later evidence on the closed
-    months. Each closed month is then reported again on the same snapshot, and is compared with its
-    closing.
+    A report that begins where the closed months end also shows later evidence on them.
 
-    progress  function that is called with the number of rows folded or read
+    progress  function to call with the number of rows folded or read
 
-    Raises the errors of `check_scope`, and NotAllRead if deliveries received by `as_of` are unread.
+    Raises the errors of `check_scope`, and NotAllRead for deliveries unread at `as_of`.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -112,8 +109,10 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Return a period's report in one format. The bytes equal the output of the command. Raises the
-    errors of `report_period` and `render`."""
+    """Return a period's report in one format, as the command does.
+
+    Raises the errors of `report_period` and `render`.
+    """
     return render(await report_period(context, scope), form)
 
 
@@ -201,8 +200,7 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines. Call this only inside a function that `in_step`
-    runs."""
+    """Yield every order with its statement lines, inside a function that `in_step` runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -218,7 +216,7 @@ def _match(
     elsewhere: set[str],
     wallets: Wallets,
 ) -> Control:
-    """Match the rows of the period, and pass the breaks with their steps to the tally."""
+    """Match the rows of the period, and pass breaks with their steps to the tally."""
     matching = known.matching()
     waiting: list[Break] = []
     others = OtherPeriods(known.terms())
@@ -260,8 +258,7 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations that a matching must satisfy. Equations about numbers of rows have no
-    currency."""
+    """Return the equations that a matching must satisfy. Those of row counts have no currency."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -311,9 +308,9 @@ async def report_journal(
 ) -> JournalTotals:
     """Write every transaction of a period.
 
-    1  Transactions of closed months, as they were closed.
-    2  Transactions of open months. Orders by key come first. Then come payments without an order,
-       confirmations by the bank, and write-offs with their reversals by break.
+    1  Closed months, as they were closed.
+    2  Open months: orders by key, payments without an order, confirmations by the bank, then
+       write-offs and their reversals by break.
     3  Adjustments of closed months, if the first open month begins in the period.
 
     Raises the errors of `report_period`.
@@ -366,8 +363,7 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.AdjustedMoney:
-    """Return the adjustments that later evidence makes necessary in closed months. Only evidence
-    known at `as_of` counts."""
+    """Return the adjustments of closed months for evidence known at `as_of`."""
     found = adjusting.AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
@@ -393,12 +389,10 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield a period's transactions. The transactions of closed months are yielded as they were
-    stored. The transactions of open months are computed now. An adjustment states each later change
-    of a closed month.
+    """Yield a period's transactions: stored ones of closed months, computed ones of open months.
 
-    To find the changes, the transactions of a closed month are computed again, with the revenue
-    setting of its closing.
+    Adjustments state later changes of closed months. They are found by computing a closed month
+    again with the revenue setting of its closing.
     """
     start, end = scope.start, scope.end
     if not closed:
@@ -433,7 +427,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""Name of the print that stores a closed month's transactions: each is one line of JSON."""
+"""Name of the print with a closed month's transactions, one a line as JSON."""
 
 
 def kept_line(transaction: journal.Transaction) -> bytes:
@@ -443,7 +437,7 @@ def kept_line(transaction: journal.Transaction) -> bytes:
 async def kept_transactions(
     connection: Connection, closing: Closing
 ) -> AsyncIterator[list[journal.Transaction]]:
-    """Yield the stored transactions of a closed month, some thousand at a time."""
+    """Yield the stored transactions of a closed month in batches."""
     name, version = closing.month.name, closing.version
     async for part in print_parts(connection, name, TRANSACTIONS, version=version):
         yield [adjusting.transaction_of(json.loads(line)) for line in part.splitlines()]
@@ -456,8 +450,7 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transactio
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
-    """Yield the period's write-offs, and its reversals of write-offs. All accepted breaks are read,
-    because the period may have a reversal of an earlier write-off."""
+    """Yield the period's write-offs, and its reversals even of earlier write-offs."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

@@ -1,6 +1,6 @@
 """Parses a file of matching rules in TOML, and reports every mistake in it.
 
-`rule_text.py` lists the settings, each with an example.
+`rule_text.py` lists the settings with examples.
 """
 
 import re
@@ -20,7 +20,7 @@ from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tole
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
-"""Most bytes of a file of rules, which has some dozens of lines. A larger file is another one."""
+"""Maximum bytes of a file of rules, which has some dozens of lines."""
 
 DURATIONS: Final = (
     "date_window",
@@ -40,23 +40,20 @@ Period = Literal["day", "month"]
 PERIODS: Final[tuple[Period, ...]] = ("day", "month")
 
 DAYS_IN_A_MONTH: Final = 5
-"""Days in the default limit for a month: it allows the limit of a day about once a week."""
+"""Days in the default limit for a month: the limit of a day about once a week."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The merchant's rules. Amounts are minor units by currency.
+    """Rules of the merchant. Amounts are minor units by currency.
 
     match             rules of the matcher
-    alone_max         largest break that one person may accept, by currency. If this is empty, there
-                      is no limit. Otherwise one person may accept no break in a currency that is
-                      missing here
-    alone             stated limits of what one person may decide alone in a day or a month; `limit`
-                      adds the defaults
+    alone_max         largest break that one person may accept; none in a currency without an entry,
+                      any if there are no entries
+    alone             stated limits of one person for a day or a month; `limit` adds the defaults
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month for which no break is reported. If a
-                      currency's entry is missing or 0, no change in this currency is reported as a
-                      break
+    adjustment_limit  largest change of a closed month without a break; without an entry or with 0,
+                      no change in the currency is a break
     """
 
     match: MatchRules = field(default_factory=MatchRules)
@@ -67,12 +64,10 @@ class Rules:
 
     @property
     def limits(self) -> bool:
-        """Return whether the rules limit what one person may do alone."""
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the greatest amount, in minor units, about which one person may decide alone in a
-        period. Return None if there is no limit."""
+        """Return the limit of one person in a period, in minor units; None without a limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated
@@ -81,7 +76,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why one person may not accept an amount alone; None if one person may."""
+        """Return why one person may not accept an amount alone; None if they may."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -125,10 +120,10 @@ def _per_million(value: Any) -> int:
 
 
 MOST_PAYERS: Final = 100
-"""Most payers. A merchant has a handful of providers, and each pays out under some names."""
+"""Maximum number of payers. A merchant has a handful of providers with some names each."""
 
 MOST_METHODS: Final = 100
-"""Most payment methods. A shop offers a dozen, in a few spellings."""
+"""Maximum number of payment methods. A shop offers a dozen, in a few spellings."""
 
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
@@ -136,12 +131,11 @@ _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
 MOST_WHERE: Final = 300
-"""Most values of a detail in one rule. A list of all countries has 250."""
+"""Maximum number of values of a detail in one rule. A list of all countries has 250."""
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Convert a rule's condition on details of a line. Return each detail with its allowed values.
-    Raise ValueError if the condition is malformed."""
+    """Return the allowed values of each detail in a rule's condition. Raise ValueError."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"a table of any of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}
@@ -270,8 +264,7 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
-    """Convert amounts in major units to minor units, in place. Yield a mistake for each invalid
-    amount, and for each fee and rate given twice."""
+    """Convert amounts to minor units in place. Yield a mistake for invalid or repeated entries."""
     for name in (
         "tolerance",
         "accept_alone_max",
@@ -313,7 +306,7 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
 
 
 def _limits_apart(values: Values) -> Iterator[TomlMistake]:
-    """Yield a mistake for each limit that is below the limit of a shorter period or of one act."""
+    """Yield a mistake for each limit below that of a shorter period or of one act."""
     names = ("accept_alone_max", "accept_alone_day", "accept_alone_month")
     for place, name in enumerate(names[1:], 1):
         for currency, minor in values.get(name, {}).items():

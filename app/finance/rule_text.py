@@ -1,7 +1,7 @@
 """Text of matching rules: the settings with examples, and functions that change one setting.
 
-A change leaves all other lines unchanged, including comments, and is checked by parsing. A file
-that is written in another form must be changed by a person.
+A change leaves all other lines unchanged, and is checked by parsing. A file in another form must be
+changed by a person.
 """
 
 import json
@@ -20,7 +20,7 @@ from reconcile.money import Money, exponent_of, major_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSetting:
-    """A setting of the rules. `toml` is an example, perhaps of several lines."""
+    """Setting of the rules. `toml` is an example, perhaps of several lines."""
 
     toml: str
     means: str
@@ -93,10 +93,10 @@ SETTINGS: Final = _settings(
         "a part). A list replaces the built-in one.",
     ),
 )
-"""All settings, in the order of a file. Each example may follow the examples before it."""
+"""All settings in the order of a file. Each example may follow those before it."""
 
 MOST_LINES: Final = 200
-"""Most lines of one setting: a list of a hundred names with one on each line."""
+"""Maximum number of lines of one setting."""
 
 _HEADER: Final = re.compile(r"\s*\[")
 _FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
@@ -109,9 +109,9 @@ _BY_HAND: Final = (
 
 
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
-    """Return rules with one setting changed, such as `tolerance.KES`. None removes the setting.
+    """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
 
-    Raises UsageError if the file has a form that this function cannot change.
+    Raises UsageError for a file in another form.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
@@ -150,13 +150,13 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules with these names added at the beginning of the list `name`."""
+    """Return rules with names added at the beginning of a list."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
 
 def known_currency(typed: str) -> str:
-    """Return a currency's code. Raises UsageError for an unknown one."""
+    """Return a currency's code. Raises UsageError."""
     code = typed.strip().upper()
     try:
         exponent_of(code)
@@ -166,8 +166,7 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules without the fee blocks that are to be replaced, and with the new fee blocks at
-    the end. Raises UsageError if the file has a form that this function cannot change.
+    """Return rules with new fee blocks at the end, in place of some. Raises UsageError.
 
     blocks    the new [[fee]] blocks as TOML
     replaced  function that returns whether a fee block is to be replaced
@@ -224,11 +223,11 @@ LIMITS: Final[Mapping[str, str]] = {
     "accept_alone_day": "In a day",
     "accept_alone_month": "In a calendar month",
 }
-"""Words for each setting that limits what one person may do alone."""
+"""Words for each limit of one person."""
 
 
 def limits_of(rules: Rules) -> list[dict[str, str]]:
-    """Return the effective limits, in major units, of each currency that has limits."""
+    """Return the effective limits of each currency with limits, in major units."""
     found = []
     for currency, minor in sorted(rules.alone_max.items()):
         most = (minor, rules.limit("day", currency), rules.limit("month", currency))

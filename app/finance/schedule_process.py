@@ -1,7 +1,7 @@
 """Runs scheduled work while a worker runs.
 
-The work of each due time runs in a separate process (`tallyhook schedule run`), because it reads
-all orders, and the reader of the inbox must not wait for it.
+Each due time has a process of its own (`tallyhook schedule run`), because it reads all orders, and
+the reader of the inbox must not wait.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from app.finance.scheduled_store import ScheduledRun
 from reconcile.instants import SECOND
 
 LOOK_S: Final = 15.0
-"""Seconds between two checks for due work."""
+"""Seconds between two looks for due work."""
 
 STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Function that starts the work of a claimed due time, and returns the exit code of its process."""
+"""Function that does the work of a claimed due time, and returns its process's exit code."""
 
 
 class Scheduler(PeriodicTask):
@@ -39,14 +39,13 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """Stop, and terminate the work that is running. The work is done again after the next
-        start."""
+        """Stop and terminate the running work, which is repeated after the next start."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     async def look(self) -> int:
-        """Run all work that is due now. Return 0, because no more work is due immediately."""
+        """Run all work that is due now. Return 0: no more is due at once."""
         for entry, due_at in await due_now(self._context, self._entries):
             if self.stopping:
                 break

@@ -8,9 +8,8 @@
     5 end      as done; as failed, with a reason and the time of the next try; or as waiting, while
                accepted deliveries are unread
 
-If a worker is killed between a delivery and its note, the next try repeats the delivery with the
-same names and ids. A new or changed entry is watched from the moment it is seen; its earlier due
-times are not done.
+A try after a killed worker repeats its last delivery with equal names and ids. A new or changed
+entry is not done for due times in its past.
 """
 
 from collections.abc import Sequence
@@ -32,13 +31,12 @@ LEASE: Final[Duration] = 30 * MINUTE
 """Time limit of one try. Afterwards another worker takes over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Pause before the second try. Each later pause is four times as long as the one before."""
+"""Pause before the second try. Each later one is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 WAITING_PAUSE: Final[Duration] = MINUTE
-"""Pause before the next try while accepted deliveries are unread. A running reader needs only
-seconds, and a try that must wait costs one query of the inbox."""
+"""Pause while accepted deliveries are unread. A running reader needs only seconds."""
 
 
 async def due_now(
@@ -86,8 +84,7 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended. It has also ended if its end is too far in the
-    future. A clock that was ahead may have set such an end."""
+    """Return whether a lease or pause has ended, or has an impossible end from a fast clock."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
@@ -97,7 +94,7 @@ _OPEN: Final = ("running", "waiting", "failed")
 async def claim(
     context: AppContext, entry: schedule.ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """Claim one due time, and return its row; None if another process claimed or finished it."""
+    """Claim one due time; return None if another process claimed or finished it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -134,7 +131,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row claimed for this try; None if the work has ended or was taken over."""
+    """Return the row claimed for this try; None if the work ended or was taken over."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -151,8 +148,11 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try. The work is tried again after a pause, or immediately if `at_once` is
-    True. Change nothing if the work has already ended, or if another worker has taken it over."""
+    """Record a failed try, for a retry after a pause. Change nothing if this try is no longer in
+    force.
+
+    at_once  whether to retry without a pause
+    """
     async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
@@ -170,10 +170,9 @@ async def note_failed(
 async def put_off(
     context: AppContext, claimed: scheduled_store.ScheduledRun, problem: str
 ) -> scheduled_store.ScheduledRun:
-    """Record that a try waits for accepted deliveries to be read. The try is not counted.
+    """Record that a try waits for unread deliveries. The try is not counted.
 
-    Scheduled work is tried again after WAITING_PAUSE. Work that a person requested fails instead,
-    and the person can request it again. Nothing changes if the work has ended or was taken over.
+    Work that a person requested fails instead. Nothing changes if the work ended or was taken over.
     """
     if claimed.asked:
         return await note_failed(context, claimed, problem)
@@ -201,13 +200,13 @@ async def put_off(
 
 
 class LeaseLost(TallyhookError):
-    """Raised if work outlasted its lease, and another worker has taken it over."""
+    """Error for work that outlasted its lease and was taken over."""
 
 
 async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
-    """Store the progress of the work. Raises LeaseLost if another worker has taken it over."""
+    """Store the progress of the work. Raises LeaseLost."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
@@ -255,8 +254,7 @@ class ScheduleDocument(TypedDict):
 async def schedule_document(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[ScheduledDocument]:
-    """Return a document on each entry. It states the entry's last run, and when the entry is due
-    next."""
+    """Return each entry with its last run and its next due time, as documents."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
@@ -272,7 +270,7 @@ async def schedule_document(
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
-    """Return a document on a scheduled run; None if there was none."""
+    """Return a document on a scheduled run; None without a run."""
     if run is None:
         return None
     again_at = format_known(run.until if run.state in ("failed", "waiting") else None)

@@ -1,7 +1,6 @@
 """Scheduled runs: one row for each due time of each entry.
 
-A running row has a lease. If its worker dies, another worker takes over the row when the lease
-ends, with its record of deliveries. So only one of several workers does the work of a due time.
+A running row has a lease, so that one worker does the work, and another takes over if it dies.
 """
 
 import json
@@ -17,7 +16,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Age at which rows are deleted. The newest row of each entry is kept."""
+"""Age at which rows are deleted, except the newest of each entry."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
@@ -35,7 +34,7 @@ _ADD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One file that reached its destination, with its SHA-256 in hex."""
+    """Delivered file, with its SHA-256 in hex."""
 
     way: str
     file: str
@@ -44,15 +43,13 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """One due time of one entry.
+    """Due time of one entry.
 
-    due_at       when the run was due, or when a person requested it
-    as_of        the instant whose knowledge is reported; it is the same at every try
-    until        end of the lease while the run is running; time of the next try if the run failed
-                 or waits
-    waits_since  when the run began to wait for accepted deliveries to be read; None if the run does
-                 not wait
-    reconciled   number of the reconciliation that the run made
+    due_at       when the run was due, or was requested by a person
+    as_of        the instant of the report, equal at every try
+    until        end of a running run's lease, or time of the next try
+    waits_since  when the run began to wait for unread deliveries, or None
+    reconciled   number of its reconciliation
     problem      why the last try failed, for people
     """
 
@@ -93,8 +90,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return the newest run of each entry that was due by an instant, by the entry's name. Runs
-    that a person requested are left out."""
+    """Return each entry's newest scheduled run due by an instant, by entry."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -103,8 +99,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last begun run of each of these schedule entries, by the entry's name. A run that
-    a person requested counts as well."""
+    """Return the last begun run of each of these entries, scheduled or requested, by entry."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -114,8 +109,7 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """Return a subquery for the newest due time of each entry. Only rows that meet the condition
-    are used."""
+    """Return a subquery for each entry's newest due time among rows with a condition."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)
@@ -124,13 +118,11 @@ def _newest_of(which: ColumnElement[bool]) -> Any:
 
 
 async def any_run_after(connection: AsyncConnection, instant: Instant) -> bool:
-    """Return whether a row has a due time after an instant."""
     rows = await connection.execute(select(_RUNS.c.name).where(_RUNS.c.due_at > instant).limit(1))
     return rows.first() is not None
 
 
 async def forget_runs_after(connection: AsyncConnection, instant: Instant) -> None:
-    """Delete rows with due times after an instant."""
     await connection.execute(delete(_RUNS).where(_RUNS.c.due_at > instant))
 
 
@@ -143,7 +135,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Add a row. Return False if another worker has added it first."""
+    """Add a row. Return False if another worker added it first."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 
@@ -165,7 +157,7 @@ async def change_run(
 
 
 async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
-    """Delete rows due before an instant, except the newest row of each entry."""
+    """Delete rows due before an instant, except the newest of each entry."""
     await connection.execute(
         text(
             "DELETE FROM scheduled_runs WHERE due_at < :before AND due_at < "
@@ -177,12 +169,12 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last runs of these entries that failed, by name."""
+    """Return those last runs of these entries that failed, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
 
 
 async def waiting_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last runs of these entries that wait for deliveries to be read, by name."""
+    """Return those last runs of these entries that wait for unread deliveries, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.waits_since is not None]

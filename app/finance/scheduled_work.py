@@ -1,11 +1,10 @@
 """Does the work of a scheduled entry: reconciles, reports, delivers, and sends checkpoints.
 
-`app.core.schedule` decides when, and `scheduled` which worker. A report is made as of the claim's
-instant, so its content is equal at every try.
+`app.core.schedule` decides when, and `scheduled` which worker. Every try reports as of the claim's
+instant.
 
-A report is delivered as files in a folder, as one mail, or as signed posts. Repeating a delivery
-does no harm: a file replaces the file of its name, a post has the same id, a mail the same
-Message-ID. A failure is a DeliveryFailed. Its sentence has no secret, and no text from the
+A delivery can be repeated without harm: a file replaces the file of its name, a post has an equal
+id, a mail an equal Message-ID. The sentence of a DeliveryFailed has no secret, and no text from the
 receiving server.
 """
 
@@ -50,13 +49,13 @@ from reconcile.reporting.report import Scope
 # --- ways to deliver a report ---------------------------------------------------------------------
 
 LIMIT_S: Final = 60.0
-"""Most seconds for one request, or for one answer of a mail server."""
+"""Maximum seconds for one request or one answer of a mail server."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Most bytes of a mail as sent, and of a posted file: what servers commonly accept."""
+"""Maximum bytes of a mail, and of a posted file, which servers commonly accept."""
 
 FILE_MODE: Final = 0o640
-"""Mode of the files, which the folder's group may read."""
+"""Mode that lets the folder's group read the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class ReportParcel:
     what       kind of the files: a report, or a checkpoint of the log
     merchant   the merchant's name; may be empty
     files      contents by file name
-    summary    sentences of the report at the beginning of a mail
+    summary    sentences at the beginning of a mail
     """
 
     entry: str
@@ -81,14 +80,13 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return an id for a file of this parcel. Every attempt to deliver the file uses the same
-        id."""
+        """Return a file's id, equal at every try."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
 
 class Delivers(Protocol):
-    """Way of delivering files."""
+    """Way of delivery."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         """Deliver some files of the parcel. Raises DeliveryFailed."""
@@ -96,15 +94,14 @@ class Delivers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderWay:
-    """Delivery into a folder. Each file is put there as a whole or not at all."""
+    """Delivery into a folder. Files appear as a whole."""
 
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Write the report's files into the folder. Do not create a missing folder, because its
-        disk may not be mounted.
+        """Write files into an existing folder: a missing one may be an unmounted disk.
 
-        Raises DeliveryFailed if a file cannot be written.
+        Raises DeliveryFailed.
         """
         try:
             for name in files:
@@ -130,8 +127,7 @@ class MailWay:
     to: Sequence[str]
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Send some files of the parcel in one mail. Raises DeliveryFailed if the mail is too
-        large."""
+        """Send files in one mail. Raises DeliveryFailed if it is too large."""
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
@@ -172,7 +168,7 @@ _SUBTYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostWay:
-    """Delivery by one signed request for each file: a document with the file in base64."""
+    """Delivery by one signed request for each file, as a document with base64."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -180,7 +176,6 @@ class PostWay:
     clock: Clock
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Implement `Delivers`."""
         for name in files:
             if len(parcel.files[name]) > BYTES_MAX:
                 raise DeliveryFailed(f"{name} has more than 20 MiB, too many to be posted")
@@ -203,8 +198,7 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body of a request that delivers a file. The body is the same at every try, except
-    the member `late`."""
+    """Build the body of a request with a file, equal at every try except the member `late`."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -236,13 +230,13 @@ FAULT: Final = "an error in Tallyhook: its log shows where"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The entries of the schedule, and the configured ways of delivery."""
+    """Entries of the schedule, and the configured ways of delivery."""
 
     entries: Sequence[ScheduleEntry]
     ways: Ways
 
     def entry(self, name: str) -> ScheduleEntry:
-        """Return an entry by name. Raises NotFoundError."""
+        """Return an entry. Raises NotFoundError."""
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
             raise NotFoundError(
@@ -252,8 +246,7 @@ class Schedule:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return the schedule's entries, and the configured ways of delivery. Raises ConfigurationError
-    if the secret for posts cannot sign."""
+    """Return the schedule. Raises ConfigurationError for an unusable secret for posts."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
@@ -272,16 +265,14 @@ def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
 async def run_claimed(
     context: AppContext, schedule: Schedule, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """Carry out a scheduled run that this process has claimed. Raises NotFoundError for an unknown
-    entry."""
+    """Carry out a claimed run. Raises NotFoundError for an unknown entry."""
     return await _try(context, schedule, schedule.entry(claimed.name), claimed)
 
 
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Run an entry now, at a person's request. Raises UsageError for a person who may not run it,
-    and NotFoundError for an unknown entry."""
+    """Run an entry now. Raises UsageError for a missing permission, or NotFoundError."""
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -359,10 +350,9 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the log's newest checkpoint that was signed by the time of `run.as_of`.
+    """Deliver the log's newest checkpoint by the time of `run.as_of`.
 
-    The file's name contains the start of the checkpoint's digest. So a checkpoint of a rewritten
-    log does not replace an earlier file.
+    The file's name contains a digest, so that a rewritten log replaces no earlier file.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
@@ -397,10 +387,9 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel in each of the ways that the entry lists. In each way, skip files that were
-    already delivered in that way.
+    """Deliver a parcel in each of the entry's ways, without files that were already delivered.
 
-    head  the checkpoint that the parcel delivers; None for a report
+    head  the delivered checkpoint; None for a report
     """
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
@@ -438,8 +427,7 @@ async def _deliver(
 
 
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """Return (name, scope) of the last full day, or of the last full month, before a report's due
-    time."""
+    """Return (name, scope) of the last full day or month before a due time."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"

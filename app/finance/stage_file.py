@@ -3,9 +3,9 @@
     1 open      the file as a table, whatever its format
     2 read      rows as values; an unclear row is a problem
     3 compare   rows with each other; rows that contradict each other are problems
-    4 cover     find which days the file covers, from the file or from the request
+    4 cover     find the covered days, from the file or from the request
 
-`imports.py` then writes the staged rows, or only counts what it would write.
+Leaves writing to `imports.py`.
 """
 
 from __future__ import annotations
@@ -58,23 +58,22 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 MAX_PROBLEMS: Final = 100
-"""Most problems that are reported. Further problems are only counted."""
+"""Maximum number of reported problems. Others are counted."""
 
 MAX_FORMAT: Final = 300
-"""Most characters of the column names that tell a bank's table from other tables."""
+"""Maximum characters of the column names that identify a bank's table."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
-"""Staged columns with money, of all kinds of files."""
+"""Staged columns of money, of all kinds of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportForm:
-    """A kind of file that can be imported.
+    """Kind of file that can be imported.
 
     identity  first columns of a staged row, which identify a line
-    at_most   number of rows of a file that may have the same identity
-    names     name of the field that is reported for a row beyond `at_most`; if `at_most` is 1,
-              every good row has a value in this field
+    at_most   maximum number of a file's rows with equal identity
+    names     field to name for a row beyond `at_most`; filled in every good row if that is 1
     opens     function that opens a file as a table
     """
 
@@ -86,8 +85,7 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return a sentence on a row that repeats the row `other` more often than the file may
-        repeat it."""
+        """Return a sentence on a row that repeats the row `other` too often."""
         if self.at_most == 1:
             return f"row {other:,} has the same one, and a book may have each only once"
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
@@ -123,21 +121,18 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(presets.ReadingRequest):
-    """A person's request: a file, how to read it, and what to do with it.
+    """Request of a person: a file, how to read it, and what to do with it.
 
     account            the bank account of rows that name no account
-    accept_difference  the difference to accept between a bank's statement and its balances; it
-                       needs the approval of a second person; empty for none
-    reason             the reason for accepting the difference; empty if no difference is accepted
+    accept_difference  the difference of a bank's statement to accept by two people, or empty
+    reason             the reason for accepting the difference, or empty
     accepted           ids of the proposals that accepted differences, by `Balances.name`
     book               the name of the order book; empty for the preset's name
-    days               the first and the last day that the file covers, if the file does not state
-                       them
-    accept_good        whether to import the good rows even if other rows have problems
-    rejects            the path for rejected rows; None for a file in the folder of the imported
-                       file
-    changes            the path for all changed rows, as CSV; None to write no such file
-    sha256             the digest that the file must have; empty if any digest is allowed
+    days               the first and last covered day, if the file states none
+    accept_good        whether to import the good rows despite problems of others
+    rejects            the path for rejected rows; None for a file beside the imported one
+    changes            the path of a CSV file for all changed rows, or None
+    sha256             the digest that the file must have, or empty
     actor              the service, if it imports by itself; None if the person `by` imports
     """
 
@@ -160,28 +155,25 @@ class ImportRequest(presets.ReadingRequest):
 class Imported(line_version_store.WrittenVersions):
     """Result of an import. Problems beyond MAX_PROBLEMS are only counted.
 
-    refused       whether reading the file failed before its end; then nothing is imported
+    refused       whether the file could not be read to its end; then nothing is imported
     number        the number of the import; None if nothing was imported
     rejects       the name of the file with the rejected rows
-    rows          the first rows as they were parsed; only in a dry run
+    rows          the first rows as parsed; only in a dry run
     sums          number of clear rows, and minor units in each money column, by currency; only in a
                   dry run
-    passed_over   headings of the columns that were not read
+    passed_over   headings of unread columns
     words         number of problems with unknown words, by column and word, for MAX_PROBLEMS words
-    totals        numbers of the first rows with totals, which are neither imported nor counted as
-                  read
+    totals        numbers of the first rows with totals, which are not imported
     totals_found  number of rows with totals
-    preset        the name of the preset that was used, if any
+    preset        the name of the used preset, if any
     notes         sentences on how the file was read, and why
-    of_workbook   notes on a workbook's hidden rows, and on its other sheets
+    of_workbook   notes on a workbook's hidden rows and other sheets
     ignored       number of rows that the mapping leaves out, by column and word
     joined        number of rows that were joined with another row of their order
-    covers        coverage lines of the file; a line has no span if neither the file nor a person
-                  states it
-    balances      for a bank's file, opening and closing balance of each statement that states both
-    differs       the statement whose entries do not add up, if the bank's file was refused for this
-                  reason
-    proposal      id of the proposal to accept the difference; None if none was made
+    covers        coverage lines of the file, without a span if nobody states it
+    balances      opening and closing balance of each bank statement that states both
+    differs       the statement for which the bank's file was refused, or None
+    proposal      id of the proposal to accept the difference, or None
     """
 
     file: str
@@ -224,14 +216,13 @@ class Imported(line_version_store.WrittenVersions):
         ]
 
     def explain(self, found: file_identity.FileIdentity) -> None:
-        """Add a note on how the file was recognized."""
         self.notes += [each for each in found.because if each not in self.notes]
 
     def changed_documents(self) -> list[dict[str, Any]]:
         return [changed_rows.changed_document(self.kind, each) for each in self.changes]
 
     def note(self, problems: Sequence[tables.Problem]) -> None:
-        """Store problems to report, and count all problems."""
+        """Report problems, and count all of them."""
         self.found += len(problems)
         for each in problems:
             key = (each.column, each.word or "")
@@ -240,7 +231,7 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return one sentence with all unknown words, so that a person can map all at once."""
+        """Return one sentence on all unknown words, so that a person can map them at once."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -248,7 +239,7 @@ class Imported(line_version_store.WrittenVersions):
         return [f"Words that the mapping does not know: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
-        """Add the money in staged rows with these columns to `sums`."""
+        """Add staged rows' money to `sums`."""
         currency = columns.index("currency")
         amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
         for row in rows:
@@ -259,11 +250,11 @@ class Imported(line_version_store.WrittenVersions):
 
 
 SHOWN: Final = 5
-"""Most rows that are shown as they were parsed."""
+"""Maximum number of rows shown as parsed."""
 
 
 class StagedFile:
-    """One file while it is read: its staged clear rows, and the problems of the other rows."""
+    """File being read: its staged clear rows, and the problems of the other rows."""
 
     def __init__(
         self,
@@ -330,8 +321,7 @@ class StagedFile:
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record which days the file covers. The days are those that the file states. If the file
-        states none, they are the days that the request states.
+        """Record the days that the file covers, by its own statement or by the request.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """
@@ -363,7 +353,7 @@ class StagedFile:
                 self.done.covers.append(self._with_days(line) if of_bank else line)
 
     def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
-        """Return a bank's coverage line with the file's format, first day and last day added."""
+        """Return a bank's coverage line with the file's format and days."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         days = [*map(calendar.day_of, self._booked.get(line.name, ()))]
         if line.since is not None and line.until is not None:
@@ -375,7 +365,7 @@ class StagedFile:
         return replace(line, format=self._format, first_day=first_day, last_day=last_day)
 
     def booked_days(self, account: str) -> set[str]:
-        """Return the days on which the file has bookings of an account."""
+        """Return the days of an account's bookings in the file."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
         rows = (row for batch in self.staged.in_order() for row in batch if row[of] == account)
@@ -438,8 +428,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows. For an unclear row, stage only its identity. If somebody corrects the
-        row, it may contradict a clear row."""
+        """Stage clear rows, and the identities of unclear ones: a correction may contradict a clear
+        row."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])
@@ -479,8 +469,10 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of one order into one row, if they fit together. Refuse refunds whose order
-        is not in the file. Return whether any order has several rows."""
+        """Join the rows of each order if they fit. Return whether any order has several rows.
+
+        Refuses refunds whose order is not in the file.
+        """
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)
@@ -503,14 +495,14 @@ class StagedFile:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
-        """Drop rows with references that belong to another order, and report why."""
+        """Drop rows with another order's reference, and report why."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
             self._count_rejected()
 
     def report_unfit(self, unfit: Sequence[Unfit]) -> None:
-        """Report why these rows, or only the references in them, are not imported."""
+        """Report why these rows, or their references, are not imported."""
         self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 
     def _note(self, problems: Sequence[tables.Problem]) -> None:
@@ -519,7 +511,7 @@ class StagedFile:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
 
     def set_aside(self) -> None:
-        """Write the rejected rows to a separate file, if there are any."""
+        """Write the rejected rows to a file, if there are any."""
         if self._rejects is None or not self.done.found:
             return
         table = self._open()

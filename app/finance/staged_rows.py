@@ -1,8 +1,7 @@
 """Rows that are sorted or searched before they are used.
 
-Rows that do not fit in memory are sorted in parts, which are in one unnamed file under `TMPDIR`
-until they are merged. A database would need less code but four times as long for a million rows,
-because it sorts all rows again for each query.
+Many rows are sorted in parts, in one unnamed file under `TMPDIR`. A database would take four times
+as long for a million rows, because it sorts all rows again for each query.
 """
 
 from __future__ import annotations
@@ -23,26 +22,27 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Most rows in memory, half a kilobyte each, and rows sorted at a time."""
+"""Maximum number of rows in memory, half a kilobyte each."""
 
 IN_BLOCK: Final = 500
-"""Rows read at a time from each sorted part while parts are merged."""
+"""Rows that a merge reads at a time from each sorted part."""
 
 AT_ONCE: Final = 4_000
 """Rows yielded at a time."""
 
 
 class Staged:
-    """Rows that are read in a fixed sequence. If there are many rows, they are in a file on disk.
-    All rows have the same columns. The columns by which the rows are sorted never contain None, and
-    the first column identifies a row."""
+    """Rows in a fixed order, on disk if there are many.
+
+    The columns of the order never contain None. The first column identifies a row.
+    """
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)
         self._key = self._places(order)
         self._waiting: Rows = []
         self._parts: list[list[tuple[int, int]]] = []
-        """The positions of each sorted part's blocks in the file, and their lengths."""
+        """Positions of each sorted part's blocks in the file, and their lengths."""
         self._file: IO[bytes] | None = None
         self._count = 0
 
@@ -94,15 +94,13 @@ class Staged:
         return heapq.merge(*map(self._part, self._parts), self._waiting, key=self._key)
 
     def in_order(self) -> Iterator[Rows]:
-        """Yield all rows in order, in batches."""
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Find groups of more than `at_most` rows with equal values in these columns. Rows with a
-        None in these columns belong to no group.
+        """Yield pairs from groups of more than `at_most` rows with equal values in these columns.
 
-        For each row of a group, yield two values of the first column: that of the group's first
-        row, and that of the row itself.
+        A pair is the first column's value in the group's first row and in each row. Rows with a
+        None belong to no group.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
@@ -125,9 +123,10 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a copy that is sorted by these columns. The copy has only these columns and the
-        first column of `self`. Rows with a None in these columns are left out. If `self` already
-        has this order, the copy is empty, because `self` can be used instead."""
+        """Return a copy of these columns and the first, sorted by them, without rows with a None.
+
+        Empty if `self` has this order already.
+        """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -135,8 +134,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of several rows with equal values in these columns. The order of the rows
-        must begin with these columns."""
+        """Yield groups of several rows with equal values in these columns, which begin the
+        order."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -150,18 +149,16 @@ class Staged:
             yield equal
 
     def negative(self, name: str) -> Iterator[Rows]:
-        """Yield the rows with a negative value in this column, in batches."""
         place = self._columns.index(name)
         yield from _batches(r for r in self._merged() if r[place] is not None and r[place] < 0)
 
     def having(self, name: str) -> Iterator[Rows]:
-        """Yield the rows with a value in this column, in batches."""
         place = self._columns.index(name)
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Group the rows that have equal values in these columns, and delete each group of more
-        than `at_most` rows. The rows must be sorted by these columns first."""
+        """Delete groups of more than `at_most` rows with equal values in these columns of the
+        order."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -172,7 +169,6 @@ class Staged:
         self._keep(uncrowded())
 
     def drop_without(self, name: str) -> None:
-        """Delete the rows with None in this column."""
         place = self._columns.index(name)
         self._keep(row for row in self._merged() if row[place] is not None)
 
@@ -215,9 +211,9 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order, without their numbers, in batches. `pace` sets the size of a batch.
+    """Yield rows in order without their numbers, in batches of a size that `pace` sets.
 
-    Rows with the same value in the first column, which is a key or a subject, stay in one batch.
+    Rows with equal first columns (a key or a subject) stay in one batch.
     """
     held: Rows = []
     for rows in staged.in_order():
@@ -232,8 +228,7 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return the number of rows for a batch, near `size`. A batch may end only where the first
-    column changes. Return 0 if more rows must be read first."""
+    """Return the size of a batch near `size` that ends with a group; 0 to read more rows first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -1,11 +1,9 @@
 """Statement lines as known at an instant: in the order of their keys, or of certain orders.
 
-The key of a line is `match_key` of the order that it names. A line that names no order has the key
-of its payment's order, if events named that order by then. If the payment has no order, or several,
-the key is "".
+A line's key is the `match_key` of its order, or else of its payment's only order as events knew it
+by then, or "".
 
-A refund or dispute with a reference of its own belongs to the payment for which events reported
-that reference. Rows of such lines have that payment.
+A refund or dispute with its own reference belongs to the payment for which events reported it.
 """
 
 from collections import defaultdict
@@ -32,15 +30,14 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield changes of wallets as known at an instant, in the form and order that `Wallets` needs.
-    Lines without a date are left out of every balance."""
+    """Yield changes of wallets as known at an instant, for `Wallets`, without undated lines."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows
 
 
 AT_ONCE: Final = 4_000
-"""Lines in memory at a time, less than half a kilobyte each."""
+"""Maximum number of lines in memory, each less than half a kilobyte."""
 
 NO_KEY: Final = ""
 
@@ -161,25 +158,24 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""Query for refunds and disputes by their own references. It has no index: run it at most once, and
-only if a line needs it."""
+"""Refunds and disputes by their own references, without an index: run it at most once."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
-"""Kinds of lines that may have a reference of their own."""
+"""Kinds of lines that may have their own references."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""(payment, order) pairs by reference, then by source."""
+"""(payment, order) pairs by reference and source."""
 
 
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield statement lines as known at an instant, in key order and in batches.
+    """Yield batches of statement lines as known at an instant, by key.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
     source, known_at, wallet, refund, details).
 
-    first   the lowest key to yield
+    first   the lowest key
     beyond  the key before which to end; None for no end
     """
     number = await import_store.newest_published(connection, as_of=as_of)
@@ -239,9 +235,7 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with the order and payment that events reported for the line's own reference.
-    If events reported no order, several orders or several payments, return the line without a key.
-    """
+    """Return a line with the order and payment of its own reference; without a key if unclear."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -300,10 +294,7 @@ async def statement_lines_of(
 async def statement_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[StatementLine]:
-    """Return statement lines as known at an instant.
-
-    names  subjects of the lines, as `subject_of` builds them
-    """
+    """Return statement lines by their subjects (`subject_of`), as known at an instant."""
     rows = await lines_known(connection, "statement", _KEYED, as_of=as_of, line=names)
     return [statement_line_of(row) for row in rows]
 
@@ -338,8 +329,7 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders that these lines name. For a line that names no order but a payment, return
-    the payment's orders."""
+    """Return the orders that these lines name, or else the orders of their payments."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

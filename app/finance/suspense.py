@@ -1,7 +1,7 @@
 """Payments that belong, or belonged, to no order, with their money in suspense.
 
-Each payment is folded alone, with the fold of orders (`orders.unallocated` shows these payments to
-people). Its money, and people's decisions on it, are posted through suspense.
+Each is folded alone. Its money, and people's decisions on it, are posted through suspense.
+`orders.unallocated` shows these payments to people.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,18 +31,19 @@ from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspended
 
 AT_ONCE: Final = 500
-"""Payments that are folded at a time."""
+"""Number of payments that are folded at a time."""
 
 MOST: Final = 100_000
-"""Most payments in memory, about a kilobyte each. A shop with more such payments never passes an
-order's reference to its provider."""
+"""Maximum number of payments in memory, each about a kilobyte."""
 
 
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment that, at some time until the instant, had money but no order. The
-    payments are sorted by source and reference. Raises UsageError for more than MOST payments."""
+    """Return every payment that once had money but no order, by source and reference.
+
+    Raises UsageError for more than MOST.
+    """
     return await run(connection, _suspended, policy, as_of)
 
 
@@ -89,7 +90,7 @@ def _folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Fold events that share payments or sessions. Return each payment for which money moved."""
+    """Fold events that share payments or sessions. Return the payments with moved money."""
     known = [
         replace(each, event=replace(each.event, order=None, agreement=None))
         for each in deliveries

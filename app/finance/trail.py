@@ -1,7 +1,7 @@
 """The trail of money from an order over statement lines and payouts to the bank, and back.
 
-A trail can begin at an order, a payment, a payout (by reference or id), a statement line or a bank
-line. Of each kind only the first MOST are shown, because a payout has lines of many orders.
+It can begin at an order, payment, payout, statement line or bank line. A payout has lines of many
+orders, so only the first MOST of each kind are shown.
 """
 
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
 
 MOST: Final = 200
-"""Most rows of each kind. A payout of a busy day has thousands of lines."""
+"""Maximum number of rows of each kind."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Related orders (by reference), lines, payouts and bank lines."""
+    """Related orders, lines, payouts and bank lines."""
 
     orders: dict[str, None] = field(default_factory=dict)
     book: list[BookLine] = field(default_factory=list)
@@ -34,10 +34,10 @@ class Trail:
 
 
 FOUND: Final = 20
-"""Most bank lines that a search shows, the newest first."""
+"""Maximum number of bank lines that a search shows, the newest first."""
 
 SHORTEST_WORDS: Final = 3
-"""Fewest characters of a searched text. Shorter texts occur in most lines."""
+"""Minimum characters of a searched text. Shorter ones occur in most lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class FoundMoney:
     """Payouts and bank lines found by a search.
 
     more    whether there may be more bank lines than FOUND
-    before  instant before which no lines were searched; None if all lines were searched
+    before  instant before which no lines were searched, or None
     """
 
     rows: list[dict[str, Any]]
@@ -56,10 +56,9 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts whose reference is the text, and bank lines that contain the text.
+    """Find payouts with this reference, and bank lines that contain the text.
 
-    before  instant from an earlier search that is continued; only bank lines booked before it are
-            returned; None for a new search
+    before  instant from which an earlier search continues; None for a new one
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
@@ -86,8 +85,7 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return the trail that begins at this name, as a document. Raises NotFoundError for an unknown
-    name."""
+    """Return the trail from this name, as a document. Raises NotFoundError."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

@@ -1,5 +1,4 @@
-"""Sums of captures and settlements by quarters of an hour. One pass over the lines serves every
-time zone, because months in all zones consist of whole quarters."""
+"""Sums of captures and settlements by quarters of an hour, of which every zone's months consist."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,12 +15,11 @@ from reconcile.matching.ledger_lines import Taken, ledger_line_in
 QUARTER: Final = 15 * MINUTE
 
 AT_ONCE: Final = 1_000
-"""Most groups, or orders that are not plain, in memory at a time: about a kilobyte each."""
+"""Maximum number of groups, or of orders that are not plain, in memory."""
 
 
 class CapturedSum(NamedTuple):
-    """Captures in one quarter of an hour. `settled_captures` and `settled_minor` are the number and
-    the amount of those captures that a statement settles."""
+    """Captures in one quarter of an hour, in all and settled by a statement."""
 
     source: str
     currency: str
@@ -33,9 +31,9 @@ class CapturedSum(NamedTuple):
 
 
 class FeeSum(NamedTuple):
-    """Payments that a statement settled in one quarter of an hour, and their fees.
+    """Payments that a statement settled in one quarter of an hour, with their fees.
 
-    method  the payment method as the statement names it; empty if the statement names none
+    method  the statement's payment method; may be empty
     """
 
     source: str
@@ -78,7 +76,7 @@ _FEES: Final = statement(
 async def captured_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[CapturedSum]]:
-    """Yield sums of the captures dated `since` or later that the last reconciliation read."""
+    """Yield sums of the captures since an instant that the last reconciliation read."""
     values = {"since": since, "quarter": QUARTER}
     async for rows in stream(connection, _PLAIN, at_once=AT_ONCE, values=values):
         yield [
@@ -123,7 +121,7 @@ def _alone(taken: Taken, settled: set[tuple[str, str]]) -> CapturedSum:
 async def fee_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[FeeSum]]:
-    """Yield sums of payments and fees from statement lines dated `since` or later."""
+    """Yield sums of payments and fees from statement lines since an instant."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"since": since, "quarter": QUARTER, "number": number}
     async for rows in stream(connection, _FEES, at_once=AT_ONCE, values=values):

@@ -25,8 +25,8 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month: the number of captures and their minor units. Both are
-    given for all captures, for settled captures, and for captures that no statement covers."""
+    """Captures of one source in one month: numbers and minor units, in all, settled, and not
+    covered."""
 
     captures: int = 0
     settled_captures: int = 0
@@ -46,8 +46,7 @@ class MonthSettled:
 
 @dataclass(slots=True, kw_only=True)
 class MonthFees:
-    """Payments in statements: their number, gross and fees in minor units. One object is about one
-    month, one source and one payment method."""
+    """Payments of one month, source and method: number, gross and fees in minor units."""
 
     payments: int = 0
     gross: int = 0
@@ -56,10 +55,9 @@ class MonthFees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """Settlement and fees by source, currency and month, the oldest month first. Fees are
-    additionally divided by payment method.
+    """Settlement and fees by source, currency and month, the oldest first.
 
-    as_of   when the newest reconciliation read the captures; None if there was none
+    as_of   when the newest reconciliation read the captures; None without one
     months  names of the months, such as `2026-10`
     """
 
@@ -70,7 +68,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the trends of the last twelve months, including the current month."""
+    """Return the trends of the last twelve months with the current one."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)
@@ -115,7 +113,7 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as a document: rates in percent with two decimals, null without money."""
+    """Return the trends as a document, with rates in percent, null without money."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

@@ -8,8 +8,7 @@
                 a month closed by rules of an earlier version, differences are only counted
     5 journal   the same check for the journal's transactions
 
-Each format is also rendered again from the stored report. A format that looks different now is
-named, but is no fault: people are shown the stored bytes.
+A format that the stored report now renders differently is no fault: people see the stored bytes.
 """
 
 import hashlib
@@ -37,7 +36,7 @@ from reconcile.reporting.tables import report_of
 Step = Literal["chain", "prints", "history", "figures", "journal"]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
-"""Errors raised when an invalid document is parsed."""
+"""Errors of parsing an invalid document."""
 
 
 class VerifiedStepDocument(TypedDict):
@@ -55,7 +54,7 @@ class VerificationDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """Result of one step for one closing. `sentence` states the result, or the first difference."""
+    """Result of one step for one closing, or its first difference."""
 
     period: str
     version: int
@@ -70,11 +69,11 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Verify the closings of all months, or only of the month `only`. The closings are sorted by
-    month and version. Yield the result of each step.
+    """Yield the result of each step for each closing, by month and version.
 
-    If a closing was altered, its further steps are skipped. Raises NotFoundError for a month that
-    was never closed.
+    only  the only month to verify; None for all
+
+    An altered closing skips its further steps. Raises NotFoundError for a month without a closing.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
@@ -100,8 +99,7 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify that a closing is unchanged, and that it has the digest of the closing or reopening
-    before it.
+    """Verify that a closing is unchanged and follows the one before it.
 
     expected  digest of the previous closing or reopening
     """
@@ -239,12 +237,8 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence if a month was closed by an earlier version's rules; None
-    otherwise.
-
-    Such a month stays as it was closed. If the present rules give other figures, the differences
-    are posted in later months.
-    """
+    """Return the beginning of a sentence if an earlier version's rules closed the month, or
+    None."""
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:
         return None

@@ -6,8 +6,8 @@
     4 write     an import of its own, which ends these lines and restores the lines before them,
                 with the audit entry, in one transaction
 
-Nothing is deleted: runs and reports as of an earlier instant have the lines, and closed months do
-not change. The report of the first open month states as adjustments what changed in closed months.
+Nothing is deleted: runs and reports of an earlier instant have the lines. The report of the first
+open month states the changes of closed months as adjustments.
 """
 
 import json
@@ -46,15 +46,12 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The expected effect of withdrawing an import.
+    """Expected effect of withdrawing an import.
 
-    seen       the current lines that come from the import; `before` counts the lines in closed
-               months
-    unchanged  the numbers of later imports that may contain the same lines, because some of their
-               rows changed nothing
-    named      the number of orders to which the import linked payments; the withdrawal keeps the
-               links
-    because    why one person may not withdraw the import alone; None if one person may
+    seen       the current lines of the import; `before` counts those in closed months
+    unchanged  numbers of later imports in which some of these rows changed nothing
+    named      number of orders to which the import linked payments; the links stay
+    because    why one person may not withdraw the import alone, or None
     """
 
     withdrawn: import_store.Import
@@ -65,7 +62,6 @@ class Foreseen:
 
     @property
     def lines(self) -> int:
-        """Return the number of current lines that come from the import."""
         return self.seen.lines
 
     @property
@@ -75,7 +71,7 @@ class Foreseen:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return sentences on what a person must know before withdrawing the import."""
+        """Return sentences for a person who is about to withdraw the import."""
         found = []
         group = GROUPS[self.withdrawn.kind]
         if self.closed:
@@ -99,29 +95,27 @@ class Foreseen:
 
     @property
     def moneys(self) -> str:
-        """Return the sum of the lines' amounts in each currency, as text."""
+        """Return the lines' sums by currency, as text."""
         sums = sorted(self.seen.sums.items())
         return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
 
     @property
     def mark(self) -> str:
-        """Return a short text that stands for the present lines of the import. If the lines change,
-        the text changes. `withdraw_import` compares this text with the text that was shown to the
-        person."""
+        """Return a short text that changes with the current lines of the import."""
         return _mark(self.seen)
 
 
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now, without writing. Raises the same errors."""
+    """Return what `withdraw_import` would do now. Raises its errors."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
-    """Return the import that withdrew an import; None if no import did."""
+    """Return the import that withdrew an import, or None."""
     async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 
@@ -130,8 +124,8 @@ async def withdrawn_by(context: AppContext, number: int) -> import_store.Import 
 class Withdrawn(Foreseen):
     """Result of withdrawing an import.
 
-    number    the number of the new import that withdrew the earlier import
-    restored  the number of earlier lines that were restored
+    number    number of the withdrawal, which is an import
+    restored  number of restored earlier lines
     """
 
     number: int
@@ -147,13 +141,12 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import. If the money is more than one person may accept, only propose it.
+    """Withdraw an import, or propose it if the money is more than one person may accept.
 
-    seen_as  the `mark` that was shown to the person; empty if nothing was shown
+    seen_as  the `mark` that the person saw; may be empty
 
-    Raises NotFoundError for an unknown import. Raises UsageError if the person may not withdraw the
-    import, if the import is already withdrawn, if its lines no longer have the mark `seen_as`, or
-    if another import is running.
+    Raises NotFoundError. Raises UsageError for a missing permission, a withdrawn import, another
+    mark or a running import.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:

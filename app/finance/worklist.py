@@ -1,8 +1,7 @@
 """Breaks that need a person: the worklist and late money.
 
-The worklist has the breaks that the newest run saw, filtered, ordered, and summed by currency. Only
-the steps of breaks with acts are read, because a break without acts is open; whole breaks are read
-only if they are shown.
+The worklist has the breaks of the newest run, filtered, ordered, and summed by currency. Whole
+breaks are read only if they are shown.
 
 Late money moved after its order was finished. It has a proposed decision and a state.
 """
@@ -25,11 +24,11 @@ from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.money import Money
 
 TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
-"""States in which a break still needs a person."""
+"""States that need a person."""
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups of breaks, the youngest first, each with its most whole days."""
+"""Age groups, the youngest first, with their maximum whole days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,7 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the list; None for no filter. Without a state, only breaks that still need a
-    person are listed."""
+    """Filters of the list; None for no filter. Without a state, breaks that need a person."""
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -61,12 +59,12 @@ class WorklistRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worklist:
-    """The worklist.
+    """Worklist of breaks.
 
-    run     the newest run that changed breaks; None if there was none
+    run     the newest run that changed breaks, or None
     totals  (number, money) by currency, of all breaks that match the filters
-    causes  number of breaks by cause, as if there were no filter by cause
-    states  number of breaks by state, as if there were no filter by state
+    causes  number of breaks by cause, without a filter by cause
+    states  number of breaks by state, without a filter by state
     shown   the breaks that are shown, in order
     found   number of breaks that match the filters
     """
@@ -92,7 +90,7 @@ ORDERS: Final[dict[str, Callable[[WorklistRow], tuple[Any, ...]]]] = {
     "money": _by_money,
     "age": _by_age,
 }
-"""Orders of the list: the largest first, or the oldest first."""
+"""Sort keys of the list: the largest first, or the oldest first."""
 
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
@@ -142,7 +140,7 @@ def age_of(since: Instant, now: Instant) -> str:
 class OpenBreaks:
     """Work left on the breaks of the newest run.
 
-    ages      (number, minor units) by (age, currency); empty if the run has more breaks than SUMMED
+    ages      (number, minor units) by (age, currency); empty for a run of more than SUMMED breaks
     assigned  number of breaks assigned to the person
     """
 
@@ -152,11 +150,11 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Most breaks in a run that a page sums up at each view, which takes about 20 ms."""
+"""Maximum number of breaks that a page sums up at each view, in about 20 ms."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Sum up the breaks that still need a person. Return None if there was no run."""
+    """Sum up the breaks that need a person; None without a run."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -206,12 +204,11 @@ async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
 LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
     code: cause.late for code, cause in CAUSES.items() if cause.late is not None
 }
-"""Causes of late money, each with the proposed decision."""
+"""Causes of late money, with the proposed decisions."""
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the decision to propose on late money. For a canceled order, that is always a
-    refund."""
+    """Return the proposed decision on late money: for a canceled order, a refund."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return LATE[found.seen.cause]
@@ -230,10 +227,9 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield late money by id, some hundreds at a time.
+    """Yield late money by id, in batches.
 
-    Refunds that may have been paid already are left out, because proposing them could pay them
-    twice.
+    Leaves out refunds that may have been paid already.
 
     closed  whether to include closed breaks
     """
@@ -251,12 +247,11 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> break_acts.SeenBreak | Proposal:
-    """Decide about late money, or propose the decision if it takes a second person.
+    """Decide about late money, or propose it if two people are needed.
 
     seen  as in `act_on_breaks`
 
-    Raises UsageError for an unknown action or a break that is not late money, and the errors of
-    `act_on_breaks`.
+    Raises UsageError for an unknown action or another break, and the errors of `act_on_breaks`.
     """
     if action not in breaks.SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(breaks.SETTLINGS)}")

@@ -1,11 +1,11 @@
 """Writes an import: staged rows in many transactions, which become visible all at once.
 
-    1 wait       until no other import is being written, or the other one has been silent for long
+    1 wait       for another import, until it ends or has been silent for long
     2 begin      take the other import's place, and undo what it wrote
     3 write      rows in transactions so short that other writers hardly wait
     4 publish    with the digest, the coverage and the audit entry, in one transaction
 
-An import that ends before it is published has imported nothing; the next import undoes it.
+An import that ends before step 4 has imported nothing; the next import undoes it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,13 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""Function that writes lines of one kind: `write_lines` as (connection, rows, number of the
-import). A number of None only counts."""
+"""Function that writes lines of one kind, as (connection, rows, number). None only counts."""
 
 Progress = Callable[[int, int | None], None]
-"""Function called with (rows so far, total rows). The total is unknown while rows are read, and
-known while they are written."""
+"""Function called with (rows so far, total rows). The total is None while rows are read."""
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Most rows in the first transaction, and in any other."""
+"""Maximum number of rows in the first transaction, and in later ones."""
 
 SILENT_S: Final = 5.0
 """Seconds without a write after which an import counts as killed."""
@@ -67,9 +65,8 @@ async def write_import(
 
     wanted  the import, with the counts of rows read and rejected
 
-    Raises StoreUnavailable if the store cannot be written. Raises StoreUnavailable also if another
-    import took over, because it supposed that this import was killed. Raises UsageError if another
-    format of a bank account was imported for the same days.
+    Raises StoreUnavailable if the store fails, or another import took over. Raises UsageError if
+    another format of a bank account was imported for these days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:
@@ -126,7 +123,7 @@ async def write_import(
 
 
 async def _wait_for_others(context: AppContext) -> None:
-    """Wait until no import is under way, or the current import has been silent for SILENT_S."""
+    """Wait until no import is under way, or the current one has been silent for SILENT_S."""
     before: import_store.Import | None = None
     while True:
         async with context.database.reading() as connection:
@@ -138,8 +135,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import. All kinds of lines are checked, because the kind of the killed import
-    is not recorded if an earlier undo was itself killed."""
+    """Undo a killed import in lines of all kinds. Its kind is unknown if an earlier undo was
+    killed."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -1,4 +1,4 @@
-"""Parses exact amounts in major units, accepting only declared marks, and parses currency codes."""
+"""Parses currency codes, and exact amounts in major units with declared marks only."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,10 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators in use; the first stands for none. Both apostrophes count as one mark, and
-so do all kinds of blanks."""
+"""Thousands separators; the first stands for none. All apostrophes count as one, as do all
+blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
-"""Characters that programs write for a minus sign: hyphens, minus sign, en dash, wide hyphen."""
 
 _ALIKE: Final = str.maketrans(
     dict.fromkeys(MINUS_SIGNS, "-")
@@ -27,20 +26,19 @@ _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
 
 Parts = tuple[str, str, str, str]
-"""Parts of an amount: minus sign, digits before and after the decimal mark, currency sign. A
-missing part is empty."""
+"""Minus sign, digits before and after the decimal mark, currency sign. Each may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """The marks in a file's amounts.
+    """Marks in a file's amounts.
 
     decimal     mark before the decimals
     thousands   mark between groups of thousands
-    declared    whether a mapping declares these marks; otherwise 1.000 may mean a thousand
+    declared    whether a mapping declares the marks; otherwise 1.000 may mean a thousand
     brackets    whether (1.00) is -1.00
-    signs       currency of each sign that may stand before or after an amount
-    suffixes    words and marks after an amount in lower case, as in 12.50 DR, each with its sign
+    signs       currency of each sign beside an amount
+    suffixes    sign of each word after an amount, as in 12.50 DR; in lower case
     """
 
     decimal: str = "."
@@ -68,16 +66,15 @@ class Amounts:
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Return each cell's amount in minor units of its currency. Raises UnclearCell."""
+        """Return each cell's amount in minor units. Raises UnclearCell."""
         return self._in_full(cells, currencies) or [
             self._minor(cell, currency) for cell, currency in zip(cells, currencies, strict=True)
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells of one currency that all have full decimals and no mark except a minus sign.
+        """Parse cells of one currency with all decimals and no mark except a minus sign.
 
-        Return None for any other cells. Most files write amounts in this way, and parsing all cells
-        together is much faster in large files.
+        Returns None for any other cells. Much faster than parsing cells one by one.
         """
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
@@ -99,8 +96,7 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell into its parts. Raises UnclearCell if the cell is unclear; the error lists
-        the possible amounts."""
+        """Split a cell into its parts. Raises UnclearCell, which lists the possible amounts."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -119,7 +115,7 @@ class Amounts:
         return direction.strip("+"), whole, decimals, ""
 
     def _peeled(self, cell: str) -> Parts | None:
-        """Split a cell by removing currency signs, brackets and suffixes one at a time."""
+        """Split a cell by removing currency signs, brackets and suffixes; None if it is unclear."""
         text = cell.translate(_ALIKE).strip()
         directions, shown = list[str](), ""
         while (match := self._pattern.fullmatch(text)) is None:
@@ -190,8 +186,7 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence that states the amount of a cell if other marks are assumed. Return ""
-        if the cell is no amount in any number format."""
+        """Return a sentence on the possible amounts of a cell with other marks; "" without any."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)
@@ -214,8 +209,8 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for all number formats. Formats with this parser's thousands separator
-        come first."""
+        """Return parsers for all number formats, those with this parser's thousands separator
+        first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

@@ -1,4 +1,4 @@
-"""Lines of bank accounts: one row for each entry that the bank booked. Credits are positive."""
+"""Lines of bank accounts: one row for each booked entry. Credits are positive."""
 
 import hashlib
 import re
@@ -19,14 +19,15 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Most characters stored of a line's text. CAMT.053 allows 140 a line; a batch has many lines."""
+"""Maximum characters stored of a line's text. CAMT.053 allows 140 a line; a batch has many
+lines."""
 
 MAX_NAME: Final = 200
 """Maximum characters of an account or a reference."""
 
 
 class BankForm:
-    """Form of a bank's file. STAGED has no line id, because the store assigns it."""
+    """Form of a bank's file. The store assigns the line ids that STAGED lacks."""
 
     FIELDS = Fields(
         names=(
@@ -143,7 +144,7 @@ def _texts(cells: Sequence[str]) -> list[str]:
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """Check accounts or references, and return them. Raises UnclearCell if one is too long."""
+    """Return accounts or references. Raises UnclearCell for one that is too long."""
     found = _texts(cells)
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
@@ -151,12 +152,11 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""Placeholders that SWIFT and ISO 20022 prescribe for a missing reference. Some banks mix them up.
-As a reference, a placeholder would merge all bookings of one day with equal amounts."""
+"""Placeholders of SWIFT and ISO 20022 for a missing reference. Some banks mix them up."""
 
 
 def reference_in(text: str) -> str:
-    """Strip blanks from a reference. Return "" for a placeholder that means a missing reference."""
+    """Strip blanks from a reference. Return "" for a placeholder."""
     plain = text.strip()
     return "" if plain.upper() in _NO_REFERENCE else plain
 
@@ -166,12 +166,11 @@ def _references(cells: Sequence[str]) -> list[str]:
 
 
 _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+")
-"""An IBAN or account number grouped with blanks for people. Formats of banks write no blanks."""
+"""IBAN or account number grouped with blanks. Banks' own formats write no blanks."""
 
 
 def account_name(text: str) -> str:
-    """Return an account number without the blanks that group its digits. All files then write the
-    account alike."""
+    """Return an account number without grouping blanks."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
@@ -190,12 +189,11 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return the signed amount of each row, from the row's cells in the columns amount, credit and
-    debit. A debit becomes negative.
+    """Return each row's signed amount from its columns amount, credit and debit.
 
-    signs  how the file writes debits; None if it writes them without a minus sign
+    signs  how the file writes debits; None for debits without a minus sign
 
-    Raises UnclearCell if a row has no amount or several, or a debit with an unexpected sign.
+    Raises UnclearCell for a row with no amount or several, and for a debit's unexpected sign.
     """
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
@@ -218,11 +216,10 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest for each line that identifies the line in all files of its bank.
+    """Return a digest for each line that identifies it in all files of its bank.
 
-    The digest covers account, currency, amount, day, and the bank's reference. If the line has no
-    bank reference, the digest covers all texts instead. Phone numbers are cut to their last digits,
-    so that nobody can find an erased number by trying.
+    It covers account, currency, amount, day, and the bank's reference or else all texts. Phone
+    numbers are cut to their last digits, so that an erased number cannot be found by trying.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

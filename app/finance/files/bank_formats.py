@@ -1,9 +1,8 @@
 """Opens bank files: BAI2, CAMT, MT940, MT942 and OFX by their content, any other file as a table.
 
 The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. A
-row's number counts entries; in BAI2 and MT940 it is a line of the file. Entries that are not booked
-yet are left out. If a statement gives both balances, its entries must add up to their difference;
-otherwise the whole file is refused.
+row's number counts entries, or lines in BAI2 and MT940. A file is refused if its entries do not add
+up to its balances.
 """
 
 import re
@@ -22,7 +21,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file. A file in no known bank format is opened as a table. Raises the errors of
+    """Open a bank's file, or a table if the format is unknown. Raises the errors of
     `open_table`."""
     form = bank_format(path)
     table: tables.SourceTable
@@ -42,8 +41,10 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Recognize a bank's own format by a file's first bytes; any XML counts as CAMT.053. Raises the
-    errors of `start_of`."""
+    """Recognize a bank's format by a file's first bytes; any XML counts as CAMT.053.
+
+    Raises the errors of `start_of`.
+    """
     start = start_of(path)
     if no_table(start) is not None:
         return None
@@ -63,9 +64,9 @@ def bank_format(path: Path) -> str | None:
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
-"""Beginning of a SWIFT message: an envelope, or field 20, perhaps after lines that a bank adds."""
+"""Beginning of a SWIFT message: an envelope, or field 20, perhaps after lines of the bank."""
 
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Field that tells the formats apart: every MT942 has a floor limit, every MT940 a balance."""
+"""Field in only one of the formats: the floor limit of MT942, or the balance of MT940."""

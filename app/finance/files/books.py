@@ -1,8 +1,7 @@
 """Order books: amounts owed and paid, as stated by a shop, invoices, a member list or accounting.
 
-A book line is only compared with what was received. It makes no record of an order's price, and no
-ledger rests on it. One exception: the payment or session that paid an order counts as the shop's
-word, and links the provider's events to the order.
+A book line is only compared with received money, and no ledger rests on it. One exception: the
+payment or session of an order links the provider's events to the order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,12 +26,11 @@ _STATUSES: Final = {
 
 
 REFERENCES: Final = ("source", "session", "payment")
-"""Columns for the source, session and payment that paid the row's order. They are the last of
-STAGED, and no part of a line."""
+"""Columns of the source, session and payment that paid the order, the last of STAGED."""
 
 
 class BookForm:
-    """Form of an order book. STAGED has no line id, because the store assigns it."""
+    """Form of an order book. The store assigns the line ids that STAGED lacks."""
 
     FIELDS = Fields(
         names=(
@@ -76,8 +74,7 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """Set up the form. Raises UsageError for a default that is neither a known word nor a
-        currency.
+        """Set up the form. Raises UsageError for an invalid default.
 
         sources  names that a row's source may have; None for any name
         """
@@ -167,7 +164,7 @@ class BookForm:
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
-        """Return refunded amounts without signs, because some exports write negative refunds."""
+        """Return refunded amounts without the signs that some exports write."""
         if not any(cells):
             return (None,) * len(cells)
         read = self._amounts.optional(cells, currencies)
@@ -180,7 +177,7 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return three columns: sources, sessions and payments. A missing value is None. Raises
+        """Return columns of sources, sessions and payments; None for a missing value. Raises
         UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
@@ -216,7 +213,7 @@ def _shown_money(minor: int, currency: str) -> MoneyDocument:
 
 
 def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
-    """Raise UnclearCell for a refund on a line with a negative amount, which is itself a refund."""
+    """Raise UnclearCell for a refund on a line that is itself a refund."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
@@ -228,8 +225,7 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Raise UnclearCell for a negative line, unless the line is an accounting entry or a refund.
-    `story_of` uses negative refunds."""
+    """Raise UnclearCell for a negative line that is neither an accounting entry nor a refund."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
@@ -239,21 +235,20 @@ def _check_signs(
 
 
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
-"""Index of each column in a staged row. Index 0 is the row's number."""
+"""Index of each column in a staged row, after the row's number."""
 
 REFUND_ALONE: Final = (
     "is a refund of an order that is not in the file: put both rows into one file, or mark the "
     "row as an accounting entry (kind)"
 )
-"""Problem of a row with a negative amount for which the file has no other row of the order."""
+"""Problem of a row with a negative amount without another row of the order."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one row; None if the rows do not fit together.
+    """Join the staged rows of one order into one row; None if they do not fit together.
 
-    Exactly one row must say that the order was paid. The other rows say how much was refunded, with
-    or without a minus sign, in the same currency. Together they must not exceed what was paid. If
-    the paid row lacks a value, such as a payment, the value is taken from the other rows.
+    Exactly one row says that the order was paid. The others are refunds in its currency, with or
+    without a minus sign, and no larger together. They supply values that the paid row lacks.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

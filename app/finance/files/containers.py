@@ -1,8 +1,7 @@
 """Opens the table in a ZIP or gzip file, unpacked to a temporary file.
 
-A workbook is a ZIP file, too, but not a container. Unpacking needs no child process: zlib unpacks a
-mebibyte at a time with 32 KiB of its own, methods that need more memory are refused, and the size
-of an archive's list of files is limited.
+A workbook is no container here. Unpacking needs no child process: memory is limited, because
+methods other than zlib's and long lists of files are refused.
 """
 
 import errno
@@ -26,32 +25,30 @@ ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
 GZIP: Final = b"\x1f\x8b"
 
 MAX_UNPACKED: Final = 1024**3
-"""Most bytes of the unpacked table, equal to the limit of a workbook's content. Ten million rows
-have about as many."""
+"""Maximum bytes of the unpacked table: about ten million rows."""
 
 MAX_RATIO: Final = 200
-"""Most unpacked bytes for each packed byte, beyond FREE_CONTENT. Tables have 5 to 50."""
+"""Maximum unpacked bytes for each packed byte, beyond FREE_CONTENT. Tables have 5 to 50."""
 
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
-"""Most file names that a refusal lists."""
+"""Maximum number of files that a refusal lists."""
 
 MAX_NAME: Final = 60
-"""Most characters stored of the table's name. A long name keeps its end: it may state a period."""
+"""Maximum characters of the table's name. Its end is kept, which may state a period."""
 
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Most bytes read from a ZIP file at a time. Its list of files is read in one piece: each file
-takes 46 bytes there, and ten times as much in memory."""
+"""Maximum bytes of one read. The list of files is one read, and takes ten times as much memory."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
     ".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".json", ".jsonl", ".ndjson", ".xml", ".sta", ".940",
     ".mt940", ".942", ".ofx", ".qfx", ".qbo", ".bai", ".c53", ".swi",
 ))  # fmt: skip
-"""File endings of tables. A ZIP file may hold other files, too."""
+"""File endings of tables."""
 
 _HIDDEN: Final = re.compile(r"\.[^.]|__MACOSX")
 """Names of files that operating systems add to archives."""
@@ -64,8 +61,7 @@ _DOCUMENTS: Final = {
     "content.xml": "an OpenDocument file (.ods)",
     "index/document.iwa": "a document of Numbers",
 }
-"""Parts that only other Office documents have. The workbook library opens some of these documents
-without a guard."""
+"""Parts that only other Office documents have."""
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
@@ -76,8 +72,7 @@ class _ShortReads(io.BufferedReader):
     """File that refuses to read more than MAX_READ bytes at a time."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to `size` bytes. Raises BadZipFile if there are more than MAX_READ bytes to
-        return."""
+        """Read up to `size` bytes. Raises BadZipFile for more than MAX_READ."""
         part = super().read(MAX_READ + 1 if size is None or size < 0 else min(size, MAX_READ + 1))
         if len(part) > MAX_READ:
             raise zipfile.BadZipFile
@@ -91,8 +86,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook. Raises RefusedTable for a document of another
-    program. A damaged ZIP file counts as a workbook: reading it reports the damage."""
+    """Return whether a ZIP file is a workbook, or damaged. Raises RefusedTable for another
+    document."""
     try:
         with _archive(path) as archive:
             names = {name.lower() for name in archive.namelist()}
@@ -106,9 +101,10 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Unpack a container's only table to a temporary file, and yield its path. Yield None if the
-    file is no container. Raises RefusedTable if a container has several tables, or no readable
-    table."""
+    """Unpack a container's only table, and yield its path; None if the file is no container.
+
+    Raises RefusedTable for several tables, or no readable one.
+    """
     with path.open("rb") as file:
         start = file.read(4)
     if not start.startswith((*ZIP, GZIP)) or (start.startswith(ZIP) and is_workbook(path)):
@@ -183,8 +179,7 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
-    """Unpack a file of `size` packed bytes. Raises RefusedTable if the unpacked file is larger than
-    the limits allow."""
+    """Unpack a file of `size` packed bytes. Raises RefusedTable beyond the limits."""
     most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
     with target.open("xb") as file:
         while part := packed.read(_PART):

@@ -1,8 +1,7 @@
 """Dates and times as files write them, and their time zones.
 
-A form declares only what a date does not show: whether the day or the month comes first, and the
-unit of a number. Every form also reads days with an English month name, `20261120`, a clock of
-twelve hours, fractions of a second and a zone after the time.
+A form declares only whether the day or the month comes first, and the unit of a number. Every form
+also reads English month names, `20261120`, twelve-hour clocks, fractions of a second and zones.
 """
 
 import re
@@ -54,9 +53,10 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of abbreviations with one meaning, from the time zone database (IANA, 2026); those of MEZ
-MESZ TRT ICT SGT MYT PHT BRT ART from common use. CDT is North America's, although Cuba has
-another."""
+"""Offsets of abbreviations with one meaning, from the time zone database (IANA, 2026).
+
+Those of MEZ MESZ TRT ICT SGT MYT PHT BRT ART are common use. CDT is North America's, not Cuba's.
+"""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",
@@ -69,7 +69,7 @@ AMBIGUOUS: Final[Mapping[str, str]] = {
     "PST": "-08:00 (America/Los_Angeles) or +08:00 (Asia/Manila)",
     "SST": "-11:00 (Pacific/Pago_Pago) or +08:00 (Asia/Singapore)",
 }
-"""Abbreviations that several zones use, with the possible offsets."""
+"""Abbreviations of several zones, with the possible offsets."""
 
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT)?\s?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII | re.IGNORECASE
@@ -77,7 +77,7 @@ _OFFSET: Final = re.compile(
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone for an offset such as `+03:00`, or for a name. Raises UsageError."""
+    """Return the time zone of an offset such as `+03:00`, or of a name. Raises UsageError."""
     if name in ("Z", "UTC"):
         return UTC
     offset = _OFFSET.fullmatch(name)
@@ -93,12 +93,11 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separator between a date and the zone that another column of its row states. No date contains
-it."""
+"""Separator between a date and its row's zone. No date contains it."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
-    """Append to each date the time zone that its row states."""
+    """Append to each date the zone that its row states."""
     return [
         type(cell)(f"{cell}{ZONE_APART}{zone.strip()}") if cell.strip() and zone.strip() else cell
         for cell, zone in zip(cells, zones, strict=True)
@@ -112,7 +111,7 @@ DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "exce
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
-"""Most parsed dates that are cached, about 10 MB. Most files repeat their dates."""
+"""Maximum number of cached dates, about 10 MB. Most files repeat their dates."""
 
 _OFFSETS: Final = r"(?:(?:UTC|GMT)\s?[+-]\d\d?|[+-]\d\d)(?::?\d\d)?"
 _ZONE: Final = rf"(?:\s?(?P<zone>{_OFFSETS}|[A-Z_]{{1,20}}(?:/[A-Z0-9_+-]{{1,30}}){{0,2}}))?"
@@ -148,7 +147,7 @@ _PLAIN: Final = (
     _pattern(rf"{_MONTH}[-/ ]?(?P<day>\d\d?)(?:[-/ ]|, ?){_YEAR}"),
     _pattern(rf"(?P<year>\d{{4}})[-/ ]{_MONTH}[-/ ](?P<day>\d\d?)"),
 )
-"""Formats of days that can be read in only one way, except for two-digit years."""
+"""Formats of days with only one meaning, except for two-digit years."""
 
 _PARTS: Final = (
     "year", "month", "day", "hour", "minute", "second", "fraction", "half", "zone"
@@ -158,13 +157,13 @@ _PARTS: Final = (
 _USUAL: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{6})?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
 )
-"""Format of most times, which the standard library parses exactly and much faster."""
+"""Usual format, which the standard library parses much faster."""
 
 _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
-"""Days from the beginning of 1900 to the beginning of 1970 in Excel's count."""
+"""Days from 1900 to 1970 in Excel's count."""
 _MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last day but one of the year 9999. Rounding up may add one day."""
+"""Days from 1970 to the last day but one of the year 9999, because rounding may add a day."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (
@@ -174,17 +173,16 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parser of cells as instants. A local time that occurs twice, as in autumn, means the
-    first."""
+    """Parser of cells as instants. A local time that occurs twice means the first."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
     ) -> None:
         """Set up the parser.
 
-        zone   zone of dates that name no zone. If `zone` is None, a time of day is unclear, and a
-               date without a time of day is a day in UTC
-        words  zone or offset for each name of a zone in the file; names are in small letters
+        zone   zone of dates that name none; if None, a time without a zone is unclear, and a date
+               without a time is a day in UTC
+        words  zone or offset of each zone name in the file, in small letters
         """
         self._form, self._zone = form, zone
         self._zones = {name: zone_of(ABBREVIATIONS[name]) for name in ABBREVIATIONS}
@@ -266,7 +264,7 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse days since the end of 1899. A fraction gives the time, to the second."""
+        """Parse days since the end of 1899, with a fraction to the second."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -286,8 +284,8 @@ class Dates:
     ) -> instants.Instant:
         """Return the instant of a date.
 
-        named   zone that the cell names; empty if the cell names none
-        column  zone that the row's zone column names; empty if that column names none
+        named   zone in the cell, or empty
+        column  zone in the row's zone column, or empty
         """
         zone = self._zone
         if time is not None and (named or column):

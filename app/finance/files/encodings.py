@@ -1,9 +1,8 @@
 """Encodings of text files: declared, given by a byte order mark, UTF-8, or the only one that fits.
 
-Bytes of Windows-1252, Shift-JIS and CP850 can be decoded by each of the three. A decoded text is
-odd where a symbol is within a word, a capital follows a small letter, or one Japanese character
-follows a Latin one: `K”ln`, `cafÚ`, `M×ler`. The encoding with the fewest odd places wins. If two
-have equally few, a person chooses by a word that they decode differently.
+The same bytes may be Windows-1252, Shift-JIS or CP850. The encoding with the fewest odd places
+wins: a symbol within a word, a capital after a small letter, one Japanese character after a Latin
+one (`K”ln`, `cafÚ`, `M×ler`). If two are equal, a person chooses.
 """
 
 import codecs
@@ -22,19 +21,19 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks, each of which determines the encoding."""
+"""Byte order marks with their encodings."""
 
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
     r"|shift_jis\w*|tis-620"
 )
-"""Encodings in which programs write tables. Python also has encodings that are not for text."""
+"""Encodings in which programs write tables."""
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS", "cp850": "CP850 of DOS"}
 """Encodings that are recognized without a declaration."""
 
 _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "euc_kr": "EUC-KR"}
-"""Encodings that are suggested to a person if they can decode the file."""
+"""Encodings that are suggested to a person."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
@@ -43,7 +42,7 @@ _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024
 _JUDGED: Final = 2_000
-"""Most lines beyond ASCII that are examined to compare encodings."""
+"""Maximum number of examined lines beyond ASCII."""
 
 _WORD: Final = re.compile(r"[^\s,;|\"']*[^\x00-\x7f\s,;|\"'][^\s,;|\"']*")
 _SHOWN: Final = 24
@@ -61,7 +60,7 @@ _ODD: Final = re.compile(
 
 
 def known_encoding(name: str) -> str:
-    """Return Python's name of an encoding. Raises UsageError for one that tables do not use."""
+    """Return Python's name of an encoding. Raises UsageError for an unusual one."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -74,12 +73,9 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the encoding of a file: the declared encoding, or else the encoding that its bytes
-    show.
+    """Return the declared encoding, or the one that a file's bytes show.
 
-    The bytes show an encoding if they begin with a byte order mark, or if the whole file is UTF-8.
-    They also show one if only one encoding of GUESSED gives text. Otherwise return UTF-8, so that
-    reading the file reports the first wrong byte.
+    If none or several fit, return UTF-8, so that reading reports the first wrong byte.
     """
     if declared is not None:
         return known_encoding(declared)
@@ -95,8 +91,7 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED that read the file best: none, one, or several equally good
-    ones."""
+    """Return the encodings of GUESSED that read the file best."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -140,8 +135,7 @@ def decodes(path: Path, encoding: str) -> bool:
 
 
 def first_word(path: Path, encoding: str) -> str:
-    """Return the first word that has a character beyond ASCII, decoded with this encoding. Return
-    an empty text if there is no such word."""
+    """Return the first word beyond ASCII in this encoding; empty if there is none."""
     return _first_word(_beyond_ascii(path), encoding)
 
 
@@ -153,8 +147,8 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return a phrase for each encoding that decodes the file. The phrase shows the first word that
-    has a character beyond ASCII in this encoding.
+    """Return each encoding that decodes the file, with a phrase that shows its first word beyond
+    ASCII.
 
     names  encodings to try; empty for all of _TRIED
     """
@@ -168,8 +162,7 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the byte order of a UTF-16 file without a byte order mark, as a Python encoding name.
-    Return None if neither byte order gives text."""
+    """Return the Python encoding of UTF-16 without a byte order mark; None if it is no text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

@@ -24,17 +24,19 @@ from app.providers.identifiers import phone_digits
 from reconcile.matching.books import match_keys
 
 Cells = Mapping[str, Sequence[str]]
-"""Cells of each field's column, by field."""
+"""Cells by field."""
 
 Columns = Sequence[Any]
-"""Values of many rows, column by column; None for a column with an unclear cell."""
+"""Values of many rows by column; None for a column with an unclear cell."""
 
 MAX_NAME: Final = 60
-"""Most characters shown of the name of a column that is not read."""
+"""Maximum characters shown of an unread column's name."""
 
 Attempt = Callable[..., Any]
-"""Type of `attempt(field, read, *arguments)`, which returns `read(*arguments)`. It returns None if
-an argument is None, or if a cell of the field is unclear."""
+"""Type of `attempt(field, read, *arguments)`, which returns `read(*arguments)`.
+
+Returns None if an argument is None, or if a cell of the field is unclear.
+"""
 
 NO_CURRENCY: Final = (
     "there is no column 'currency': name it in the heading, or in a mapping "
@@ -48,30 +50,29 @@ class LineForm(Protocol):
     FIELDS: Fields
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
-    """Fields that identify what a row is about."""
+    """Fields that identify a row."""
     ADDED_UP: Sequence[str]
-    """Money fields that a totals row may add up; the first one in the file counts."""
+    """Money fields that a totals row may add up; the first in the file counts."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """Yield a sentence for each required column that the heading lacks."""
+        """Yield a sentence for each missing required column."""
         ...
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """Return the values of the rows, one column for each name in STAGED."""
+        """Return the rows' values, one column for each name in STAGED."""
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row for display: the row's number first, and the phone number masked."""
+        """Return a staged row for display, with its number and a masked phone number."""
         ...
 
 
 @dataclass(slots=True)
 class Understood:
-    """The clear rows of a batch, and the batch's problems. The first value of each row is its
-    number.
+    """Clear rows of a batch, each with its number first, and the batch's problems.
 
-    unclear  the other rows; an unclear value is None
-    totals   numbers of the rows that only add up the rows above them
+    unclear  the other rows, with None for unclear values
+    totals   numbers of the rows of totals
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -82,8 +83,7 @@ class Understood:
 
 
 class Understanding:
-    """Parser of the batches of one table in one form. Raises RefusedTable for a heading without the
-    required columns."""
+    """Parser of a table's batches in one form. Raises RefusedTable for missing columns."""
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
@@ -141,8 +141,7 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the names of columns that are not read. A person can find misspelled column names
-        in this list."""
+        """Return the names of unread columns, among which may be misspelled ones."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
@@ -153,15 +152,14 @@ class Understanding:
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def notes(self) -> list[str]:
-        """Return notes for a person on the rows parsed so far."""
+        """Return notes for a person on the rows so far."""
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
-        """Return the heading's name for a field; None if the file has no such column."""
+        """Return a field's column name; None if the file has no such column."""
         return self._heading[self._places[field]] if field in self._places else None
 
     def batches(self) -> Iterator[Understood]:
-        """Parse all batches of the table."""
         held: tables.Batch | None = None
         try:
             for batch in self._table.batches():
@@ -211,8 +209,7 @@ class Understanding:
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
         """Record a row that looks like a total.
 
-        why_not  why the row cannot be a total, which is reported as a problem; None if it is a
-                 total
+        why_not  problem to report if it cannot be a total, or None
         """
         if why_not is None:
             into.totals.append(number)
@@ -269,8 +266,7 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return a sentence if a row has too few or too many cells for the heading; None if it
-        fits."""
+        """Return a sentence if a row's cells do not fit the heading; None if they do."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -314,7 +310,6 @@ def _counts(rows: Sequence[Sequence[str]]) -> bool:
 
 
 MAX_INDEX: Final = 9
-"""Maximum digits of a row's number in a file."""
 
 
 def _attempt_one(
@@ -324,9 +319,10 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Call `read` for one row, and return its result. If a cell is unclear, return None, and add
-    the field's name and the error to `unclear`. If an argument is None, return None without calling
-    `read`."""
+    """Return the result of `read` for one row; None if an argument is None.
+
+    For an unclear cell, add the field and the error to `unclear`, and return None.
+    """
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -337,35 +333,35 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that replaces empty cells by a default. If the default is None, the
-    function changes nothing."""
+    """Return a function that replaces empty cells by a default, if there is one."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
 
 
 WHOLE_ROW: Final = ""
-"""Field name for a problem of a whole row, which belongs to no column."""
+"""Field of a problem of a whole row."""
 
 
 # --- references, closed vocabularies and phone numbers in cells -----------------------------------
 
 
 APART: Final = "\x1f"
-"""Separator that joins many references into one text, so that one search checks all. No reference
-contains it."""
+"""Separator of references that are checked together. No reference contains it."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""Characters that write nothing: a cell with no other characters counts as empty."""
+"""Characters of placeholders for an empty cell."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
-"""Error value of a formula, as spreadsheets export it in any language: `#REF!`, `#N/A`."""
+"""Error value of a formula in any language: `#REF!`, `#N/A`."""
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells. A cell with only a placeholder, such as a dash, becomes empty. If placeholders
-    were used as references, all their rows would belong to one payment or group."""
+    """Strip cells and empty those with only a placeholder, such as a dash.
+
+    Placeholders as references would join their rows to one payment or group.
+    """
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -408,11 +404,11 @@ def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
 
 
 _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Pattern of numbers that `phone_digits` leaves unchanged."""
+"""Numbers that `phone_digits` leaves unchanged."""
 
 
 class Vocabulary:
-    """Parser of a column's cells as words of a closed vocabulary, in any case."""
+    """Parser of cells as words of a closed vocabulary, in any case."""
 
     def __init__(
         self,
@@ -426,11 +422,9 @@ class Vocabulary:
         """Set the words that cells may have.
 
         name        our name of the column
-        vocabulary  our words
         also        meanings of other words; a mapping may change them
-        mapping     the file's mapping, which may give meanings and a default
-        default     word for empty cells, used if the mapping gives no default and does not name the
-                    column; None if empty cells are unknown
+        default     word for empty cells, unless the mapping gives one or names the column; None for
+                    unknown
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
@@ -479,12 +473,12 @@ class Phones:
     """Parser of cells as E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
-        """Set the calling code that replaces the leading zero of national numbers, if known."""
+        """Set the calling code for numbers with a leading zero."""
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits; None for an empty cell. Raises UnclearCell, whose message
-        never shows a phone number."""
+        """Return each cell's digits; None for an empty cell. Raises UnclearCell, without the
+        number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -513,36 +507,35 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields in which a reference must equal a reference of a provider, shop or bank."""
+"""Fields whose reference must equal a provider's, a shop's or a bank's."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
 KEPT_DIGITS: Final = 15
-"""Number of digits that a spreadsheet keeps of a long number."""
+"""Digits that a spreadsheet keeps of a long number."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNORECASE)
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)
 
 SHOWN: Final = 3
-"""Most rows that a note on shortened references lists."""
+"""Maximum number of rows in a note on shortened references."""
 
 
 class ShortenedReferences:
-    """Finder of columns whose references a spreadsheet has shortened. It takes one batch at a time.
+    """Finder of columns whose references a spreadsheet has shortened, batch by batch.
 
-    Spreadsheets such as Excel read a long reference in a CSV file as a number. They show it as
-    `4.81477E+15`, and save zeros from the sixteenth digit on (Microsoft, "Excel specifications and
-    limits": number precision of 15 digits). Such references are accepted with a note, because the
-    lost digits cannot be restored.
+    Spreadsheets turn a long reference into `4.81477E+15`, or into zeros from the sixteenth digit on
+    (Microsoft, "Excel specifications and limits": number precision of 15 digits). A note reports
+    such references, because the lost digits cannot be restored.
     """
 
     def __init__(self, columns: Mapping[str, tuple[int, str]]) -> None:
-        """Set each field's column: its index, and its name in the heading."""
+        """Set each field's column: its index and name."""
         self._columns = {key: column for key, column in columns.items() if key in WATCHED}
         self._rows: dict[str, list[int]] = defaultdict(list)
         self._found: dict[str, int] = defaultdict(int)
         self._whole: set[str] = set()
-        """Fields with a long reference that a spreadsheet cannot have shortened."""
+        """Fields with a long reference that no spreadsheet has shortened."""
         self._ended: dict[str, list[int]] = defaultdict(list)
         self._cut: dict[str, int] = defaultdict(int)
 
@@ -584,7 +577,6 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """Return a phrase that ends a sentence. It lists the first rows, and shows whether there are
-    more rows."""
+    """Return a phrase with the first rows, which shows whether there are more."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

@@ -71,19 +71,15 @@ from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
 from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
 MAX_BYTES: Final = 64 * 1024
-"""Most bytes of a mapping file; one page has two thousand."""
+"""Maximum bytes of a mapping file; one page has two thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """Columns of a kind of file. Equality is identity, so that results can be cached by a Fields
-    object.
+    """Columns of a kind of file. Compared by identity, so that results can be cached.
 
-    names     the columns
     words     the vocabulary of each column that holds words
-    defaults  columns for which a mapping may give all rows one value
-    amounts   columns that hold money
-    dates     columns that hold dates
+    defaults  columns to which a mapping may give one value for all rows
     """
 
     names: Sequence[str]
@@ -95,32 +91,35 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """A field with several columns. In each row, the field's value comes from the first of these
-    columns that is not empty."""
+    """Field that takes each row's first nonempty cell of several columns."""
 
     names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedOf:
-    """A field made of several cells with a blank between them."""
+    """Field made of several cells with a blank between them."""
 
     names: Sequence[str]
 
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Form in which a file writes outgoing money: `minus` with a minus sign; `none` without one, so
-that its type or column shows the direction; `any` with signs that mean nothing; `sum` with columns
-that are added and subtracted as they are."""
+"""How a file writes outgoing money.
+
+minus  with a minus sign
+none   without one; the type or column shows the direction
+any    with signs that mean nothing
+sum    with columns that are added and subtracted
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """An amount made of columns that are added and subtracted.
+    """Amount made of columns that are added and subtracted.
 
-    sign         the column with the sum's direction; None if the sum's own sign shows it
-    plus, minus  words in that column that keep the sum's sign, and words that reverse it
+    sign         the column with the sum's direction; None for the sum's own sign
+    plus, minus  words in that column that keep or reverse the sum's sign
     """
 
     add: Sequence[str]
@@ -131,19 +130,19 @@ class SumOf:
 
     @property
     def names(self) -> Sequence[str]:
-        """Return all columns. The column of the sign, if there is one, comes last."""
+        """Return all columns, with the sign's column last."""
         return (*self.add, *self.subtract, *([] if self.sign is None else [self.sign]))
 
 
 Made = FirstOf | JoinedOf | SumOf
-"""A field made of several columns."""
+"""Field made of several columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Consecutive rows that become one row: rows with equal text, or no text, in column `by`.
+    """Rule that joins consecutive rows with equal or empty text in column `by`.
 
-    The new row has the first nonempty cell of each column, and the sum of each column in `sum`.
+    The joined row has the first nonempty cell of each column, and the sums of the columns `sum`.
     """
 
     by: str
@@ -154,13 +153,13 @@ class Fold:
 class RowRules:
     """Rules for which rows of a file are its data.
 
-    heading_row  number of the row with the column names; None if the row must be found; 0 if the
-                 file has no such row and the columns are named "1", "2" and so on
-    skip_first   number of rows after the heading that are not data
-    skip_last    number of rows at the end that are not data
+    heading_row  number of the row with the column names; None to find it; 0 for columns that are
+                 named "1", "2" and so on
+    skip_first   number of rows to skip after the heading
+    skip_last    number of rows to skip at the end
     empty        words, in small letters, for an empty cell
-    keep         words by column; a row without one of these words is left out
-    ignore       words by column; a row with one of these words is left out
+    keep         words by column; rows without one of these words are left out
+    ignore       words by column; rows with one of these words are left out
     """
 
     heading_row: int | None = None
@@ -173,7 +172,6 @@ class RowRules:
 
     @property
     def names(self) -> Iterator[str]:
-        """Yield the columns that the rules name."""
         yield from (*self.keep, *self.ignore)
         if self.fold is not None:
             yield from (self.fold.by, *self.fold.sum)
@@ -189,12 +187,11 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A valid mapping. If the file lacks a key, the mapping has the usual name or form instead.
+    """Valid mapping, with usual names and forms for missing keys.
 
-    kind    the kind of file that the mapping is for; None if it states none
+    kind    the kind of file; None if not stated
     signs   how the file writes outgoing money; None if not declared
-    preset  name of the shipped preset; empty for a preset that a person changed; None for a mapping
-            that is no preset
+    preset  name of the shipped preset; empty for a changed preset; None for another mapping
     """
 
     kind: str | None = None
@@ -221,7 +218,7 @@ class FileMapping:
     rows: str | None = None
 
     def names(self, field: str) -> bool:
-        """Return whether the mapping names the column of a field, or the meaning of words in it."""
+        """Return whether the mapping names a field's column or the meaning of its words."""
         return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
@@ -253,7 +250,7 @@ def _known(read: Callable[[str], object]) -> AfterValidator:
 
 
 def one_or_more(value: Any) -> Sequence[str]:
-    """Return a list of texts as a tuple. Raises ValueError for any other value."""
+    """Return a list of texts as a tuple. Raises ValueError."""
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ValueError('must be texts in square brackets, such as ["Paid In"]')
     return tuple(value)
@@ -275,8 +272,7 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Return a section that lists texts by column. Raises ValueError if the value is no such
-    section."""
+    """Return a section of texts by column. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
     for column, words in value.items():
@@ -287,7 +283,7 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
 
 _DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(amounts.MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
-"""Character that a currency sign must contain. A dot alone is a mark, but may be a part: `Rs.`."""
+"""Character that a currency sign must contain."""
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
@@ -321,10 +317,10 @@ def _zones(value: Any) -> Mapping[str, str]:
 
 
 MOST_ROWS: Final = 1_000
-"""Most rows that may be skipped. The text before or after a table is at most a page."""
+"""Maximum number of skipped rows."""
 
 NONE: Final[Any] = []
-"""Default of a list of texts that may be left out."""
+"""Default of an optional list of texts."""
 
 _Texts = Annotated[Any, AfterValidator(one_or_more)]
 _Columns = Annotated[Any, AfterValidator(words_of_columns)]
@@ -344,7 +340,7 @@ class _FoldKeys(TomlTable):
 
 
 class MappingFile(TomlTable):
-    """Keys of a mapping that every kind of file has."""
+    """Keys of every mapping file."""
 
     kind: Literal["book", "statement", "bank"] | None = None
     heading_row: Annotated[Any, _row_count(0)] | None = None
@@ -425,10 +421,10 @@ def read_mapping(
     name: str = "the mapping",
     beside: Mapping[str, Any] | None = None,
 ) -> FileMapping:
-    """Parse the content of a mapping file. Raises UsageError that lists all mistakes.
+    """Parse a mapping file. Raises UsageError that lists all mistakes.
 
-    name    name of the file in the sentences about mistakes
-    beside  keys given outside the file, such as its encoding; they replace the file's keys
+    name    name of the file in these sentences
+    beside  keys from outside the file, such as its encoding, which replace its own
     """
     return mapping_of(mapping_values(content, fields, name=name, beside=beside))
 
@@ -441,8 +437,10 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """Return the checked values of a mapping, or of a file that has additional keys. Raises the
-    errors of `read_mapping`."""
+    """Return the checked values of a mapping, or of a file with additional keys.
+
+    Raises the errors of `read_mapping`.
+    """
     try:
         return read_toml(
             content,
@@ -459,8 +457,7 @@ def mapping_values(
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
     """Build a mapping from checked values.
 
-    only_named  fields that are read only if the mapping names their column; other fields are also
-                found by their usual names
+    only_named  fields that have no usual name, so that only the mapping can name them
     """
     columns = given_in(values["columns"])
     made: dict[str, Made] = {

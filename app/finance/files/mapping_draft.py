@@ -17,14 +17,13 @@ from app.finance.files import opening, tables, workbooks
 from app.finance.files.mapping import Fields
 
 MOST_ROWS: Final = 5
-"""Most rows in a preview."""
+"""Maximum number of rows in a preview."""
 
 MOST_CELL: Final = 60
-"""Most characters shown of a cell."""
+"""Maximum characters shown of a cell."""
 
 MOST_WORDS: Final = 10
-"""Most words of a column whose meanings a person can state on the page. A column with more words
-needs a mapping file."""
+"""Maximum number of words whose meanings a person can state on the page."""
 
 IGNORED: Final = "ignore"
 """Meaning of a word whose rows are left out."""
@@ -34,10 +33,8 @@ IGNORED: Final = "ignore"
 class TablePreview:
     """Heading and first rows of a file, with phone numbers and addresses masked.
 
-    places  position of each column, counted from "1"; it serves as the column's name if the file
-            has no heading
-    words   the words of each column in the first BATCH rows; only for columns with at most
-            MOST_WORDS words
+    places  position of each column from "1", used as its name in a file without a heading
+    words   words of each column in the first BATCH rows, if there are at most MOST_WORDS
     """
 
     columns: Sequence[str]
@@ -46,8 +43,7 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name is most similar to a field's name; "" if no name is
-        similar."""
+        """Return the column whose name is most similar to a field's name; "" if none is similar."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -60,8 +56,7 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Return heading and first rows of a file whose columns are unknown. Raises the errors of
-    `open_table`."""
+    """Return heading and first rows of an unknown file. Raises the errors of `open_table`."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())
@@ -98,8 +93,7 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words in a column, with the empty word last. Return nothing if the column has too
-    many words, or a cell that is too long."""
+    """Return a column's words, the empty one last; none if there are too many or too long ones."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None
@@ -110,14 +104,13 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingDraft:
-    """A person's choices about the columns of a file.
+    """Choices of a person about the columns of a file.
 
-    columns   the chosen column of each field. If the file has no heading, this is the column's
-              position. The text is empty if no column is chosen
+    columns   the chosen column of each field, or its position without a heading; may be empty
     less      the column to subtract, for each field of money that needs one
     words     the meaning of each word in a field's column, or IGNORED, by field
     keys      other keys of a mapping, such as `dates`; empty values are left out
-    defaults  the value of rows that state no value, by field; empty values are left out
+    defaults  value of each field for rows without one; empty values are left out
     """
 
     kind: str
@@ -129,8 +122,7 @@ class MappingDraft:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
-        """Return the draft as the text of a mapping file. Columns with a usual name that were not
-        chosen are explicitly excluded in it."""
+        """Return the draft as a mapping file, which leaves out columns that were not chosen."""
         plain = {tables.plain_name(name) for name in heading}
         singles = {
             name: column
@@ -173,5 +165,4 @@ def _section(name: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Format a TOML basic string, with the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -19,19 +19,17 @@ from app.finance.files.workbooks import XlsxTable
 
 
 MAX_DIGITS: Final = 100
-"""Most characters of one number. An amount needs less than a third as many."""
+"""Maximum characters of one number. An amount needs less than a third."""
 
 MAX_BROKEN: Final = 100
-"""Most broken lines, among the first lines, in a file that counts as JSON Lines. Each can be
-reported, even if they outnumber the whole lines. A JSON document that spans several lines has
-more."""
+"""Maximum number of broken lines at the start of JSON Lines. Other JSON has more."""
 
 _BrokenLine = tuple[str, str]
 """(sentence on why the line is no JSON object, the line)"""
 
 
 class JsonLines:
-    """One file of JSON Lines. Its heading has the names used in the first BATCH lines."""
+    """JSON Lines file. Its heading has the names in the first BATCH lines."""
 
     heading_row = 1
     of_ours = False
@@ -40,7 +38,7 @@ class JsonLines:
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """Set the path, the encoding, and the columns to read; other columns are skipped."""
+        """Set the path, the encoding, and the columns to read."""
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
         wanted = {tables.plain_name(name) for name in names}
         first = list(islice(self._objects(), tables.BATCH))
@@ -107,7 +105,7 @@ class JsonLines:
 def _object_cells(
     row: dict[str, Any], places: dict[str, int], number: int, broken: dict[int, tables.Problem]
 ) -> list[str]:
-    """Return the cells of a JSON object. Add the first problem of its cells to `broken`."""
+    """Return the cells of a JSON object. Add their first problem to `broken`."""
     cells = [""] * len(places)
     for name, value in row.items():
         place = places.get(tables.plain_name(name))
@@ -128,7 +126,7 @@ def _object_cells(
 
 
 class _UnfitJson(ValueError):
-    """Raised for a JSON value that no table can hold."""
+    """Error for a JSON value that no table can hold."""
 
 
 def _number(text: str) -> tables.Number:
@@ -164,7 +162,7 @@ _DECODER: Final = json.JSONDecoder(
 
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DIRECTORY: Final = 16 * 1024
-"""Bytes searched in the directory of an old Office file. A workbook's has a few entries."""
+"""Bytes searched in the directory of an old Office file."""
 
 _IN_OLD_OFFICE: Final = (
     ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
@@ -173,14 +171,14 @@ _IN_OLD_OFFICE: Final = (
     ("WordDocument", "a text document of Word: export its table as CSV"),
     ("__substg1.0_", "an e-mail of Outlook: save the file that is attached, and import that"),
 )
-"""Names of streams that show the kind of an old Office file ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS]
-2.1.2, [MS-DOC] 2.1.1, [MS-OXMSG] 2.1)."""
+"""Names of streams by kind of old Office file ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC]
+2.1.1, [MS-OXMSG] 2.1)."""
 
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-"""Beginning of a JSON array of objects. No table's heading begins like this."""
+"""Beginning of a JSON array of objects."""
 
 Check = Callable[[tables.SourceTable], None]
-"""Function that raises RefusedTable if a table comes from another export."""
+"""Function that raises RefusedTable for a table of another export."""
 
 
 def open_table(
@@ -190,12 +188,12 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """Open the table in a file. The table yields only the rows that are data.
+    """Open the table in a file. It yields only the rows that are data.
 
     check  function that examines the table's heading first
 
-    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for a
-    file that cannot be read.
+    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for an
+    unreadable file.
     """
     form, names = format_of(path), mapping.looked_for(fields)
     wanted = {tables.plain_name(name) for name in names}
@@ -261,7 +259,7 @@ _NO_TABLES: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""First bytes of files that people send instead of the export, and a description of each."""
+"""First bytes of files that people send instead of the export, with descriptions."""
 
 _MARK: Final = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
 _OTHER_FORMS: Final = (
@@ -269,20 +267,18 @@ _OTHER_FORMS: Final = (
     (re.compile(rb"\s*(?:\{1:[A-Z]|:20:)"), "a SWIFT message, such as MT940"),
     (re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII), "XML"),
 )
-"""First bytes of files that banks export, and a description of each."""
+"""First bytes of files that banks export, with descriptions."""
 
 
 def no_table(start: bytes) -> str | None:
-    """Look at the first bytes of a file. If they belong to a file without a table, return a
-    sentence on what the file is, and what a person should do. Return None for other files."""
+    """Return a sentence on a file without a table, by its first bytes; None for other files."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return a sentence on what an old Office file contains, and what a person should do. The names
-    in the file's directory show the content ([MS-CFB] 2.2)."""
+    """Return a sentence on the content of an old Office file, by its directory ([MS-CFB] 2.2)."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)
@@ -324,8 +320,7 @@ def file_digest(path: Path) -> str:
 
 
 def start_of(path: Path) -> bytes:
-    """Return the first 512 bytes of a file. Raises NotFoundError or UsageError if there is no file,
-    and RefusedTable if it is too large."""
+    """Return the first 512 bytes of a file. Raises NotFoundError, UsageError or RefusedTable."""
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

@@ -1,8 +1,7 @@
 """Row functions of presets, for exports that the keys of a mapping cannot describe.
 
-A preset names its function with `rows`. The function adds columns to the rows of the export, and
-the preset reads them like other columns. A function may also join several rows, or leave rows out.
-A function that adds no column must not change rows that it made before.
+A preset names its function with `rows`. The function adds columns, joins rows or leaves rows out. A
+function that adds no column must leave its own results unchanged.
 """
 
 import re
@@ -21,19 +20,18 @@ Row = tuple[int, Sequence[str]]
 """(row number, cells)"""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Function that adds the first cells, subtracts the second cells, and writes the result like the
-file. Raises UnclearCell."""
+"""Function that subtracts the sum of the second cells from that of the first. Raises
+UnclearCell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """The rows of one table, as a preset's row function receives them. The row function fills
-    `broken`, `ignored` and `notes`.
+    """Rows of one table for a preset's row function, which fills `broken`, `ignored` and `notes`.
 
     places   index of each column that the function reads and the file has
     broken   the problem of each unclear row, by row number
     ignored  number of rows left out, by column and word
-    notes    sentences about the whole file
+    notes    sentences on the whole file
     """
 
     rows: Iterator[Row]
@@ -44,11 +42,10 @@ class MadeRows:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        """Return a row's cell in a column; empty if the file lacks the column."""
+        """Return a row's cell; empty if the file lacks the column."""
         return row[self.places[name]].strip() if name in self.places else ""
 
     def changed(self, row: Sequence[str], name: str, cell: str) -> Sequence[str]:
-        """Return a copy of a row with one cell replaced."""
         return [*row[: self.places[name]], cell, *row[self.places[name] + 1 :]]
 
     def report(self, number: int, sentence: str, *, column: str | None = None) -> None:
@@ -58,11 +55,11 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """A row function with the names of its columns.
+    """Row function with its columns.
 
-    reads     columns that the function requires
-    may_read  further columns that the function reads if the file has them
-    adds      columns that the function adds
+    reads     required columns
+    may_read  optional columns
+    adds      new columns
     """
 
     reads: Sequence[str]
@@ -72,19 +69,17 @@ class RowFunction:
 
 
 _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Amount types that make up what a buyer paid, without the tax that Amazon pays itself."""
+"""Amount types of a buyer's payment, without the tax that Amazon pays."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Amazon's description of an amount that has no further description than its type."""
+"""Amazon's description of an amount that only its type describes."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
-    """Join the amounts of an order into one row, and add facts that only the settlement's first row
-    has.
+    """Join the amounts of an order into one row, with the settlement's deposit, currency and total.
 
-    These facts are the deposit, the currency, and the total of all amounts. Amounts of an order
-    that the buyer did not pay are fees.
+    Amounts that the buyer did not pay are fees.
     """
     cell, amounts = table.cell, list[str]()
     total, settled = "", ["", ""]
@@ -137,9 +132,7 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add two cells to each row. The first cell is the order that the row's texts name. If they
-    name no order, the second cell says what the row is about; otherwise the second cell is empty.
-    """
+    """Add two cells to each row: the order in its texts, or else the row's subject."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -152,8 +145,10 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add two cells to each row: its kind, and its payment. The prefix of the row's id shows the
-    kind. Costs and reserves have no id; their description shows the kind."""
+    """Add the kind and payment to each row, by the prefix of its id.
+
+    Costs and reserves have no id; their description shows the kind.
+    """
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
         kind = _MOLLIE_IDS.get(own.partition("_")[0], "") if own else ""
@@ -172,7 +167,7 @@ _PAYPAL_PAYMENTS: Final = frozenset({
     "mobile payment", "preapproved payment bill user payment", "subscription payment",
     "website payment",
 })  # fmt: skip
-"""Types of transactions that credit a seller and debit a buyer."""
+"""Transaction types that credit a seller and debit a buyer."""
 
 _BALANCE_CHANGED: Final = frozenset({
     "completed", "partially refunded", "refunded", "reversed", "placed", "cleared",
@@ -180,18 +175,15 @@ _BALANCE_CHANGED: Final = frozenset({
 _BALANCE_KEPT: Final = frozenset({
     "pending", "denied", "failed", "voided", "expired", "canceled", "cancelled", "unclaimed",
 })  # fmt: skip
-"""Statuses of rows that changed the balance, and of rows that did not."""
+"""Statuses of rows that did not change the balance, and of rows that did."""
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance, and separate the merchant's own purchases from
-    customers' payments.
+    """Leave out rows that change no balance, and make the merchant's purchases disbursements.
 
-    If the file has no column "Balance Impact", the status shows whether a row changes the balance.
-    An outgoing payment is a purchase of the merchant, and an incoming refund belongs to a purchase.
-    These payments and refunds become disbursements. The row's type alone does not show the
-    direction, because PayPal's table of event codes lists these types both as credits and as
-    debits.
+    Without a column "Balance Impact", the status shows whether a row changes the balance. An
+    outgoing payment is a purchase; an incoming refund belongs to one. PayPal lists these types both
+    as credits and as debits, so the type alone decides nothing.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
@@ -229,9 +221,9 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Separate charges from their payments, and refunds from other money paid to persons.
+    """Separate charges from payments, and refunds from other money paid to persons.
 
-    A charge has the reason type of its payment, but its details end with "charge". Money paid to a
+    A charge has its payment's reason type, but its details end with "charge". Money paid to a
     person is a refund if the row names the payment.
     """
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
@@ -247,14 +239,13 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Most transactions whose payments are cached, about 50 MB. Refunds of others are not linked."""
+"""Maximum number of cached transactions, about 50 MB. Refunds of others are not linked."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Yield all rows with a further cell: for a refund, the id of the payment with the same
-    transaction id. The cell is empty if the file does not have exactly one such payment.
+    """Add to each refund the only payment with its transaction id.
 
-    Refunds are yielded last: the export is sorted newest first, so payments follow their refunds.
+    Refunds are yielded last, because the export is sorted newest first.
     """
     payments: dict[str, str] = {}
     refunds: list[Row] = []

@@ -1,5 +1,4 @@
-"""Presets, which are mappings for widely used exports, and the choice of how to read a file: by a
-mapping, by a preset, or by the preset that fits the heading.
+"""Presets, which are mappings for widely used exports, and the choice of how to read a file.
 
 A preset is a mapping with a kind of file, the columns that identify the export's heading, and the
 sources of its facts. `../presets/README.md` says how to write a preset.
@@ -48,7 +47,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Value used instead of a preset's name: read the file by the usual column names."""
+"""Name of no preset: read the file by the usual column names."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -72,8 +71,7 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized. These are the columns that the export's mapping
-    reads, and the columns in its section `[recognize]`.
+    """Columns by which an export is recognized.
 
     names    the columns' names in the file, by plain name
     needed   groups of plain names; a heading has at least one name of each group
@@ -85,7 +83,7 @@ class ExportColumns:
     without: frozenset[str] = frozenset()
 
     def missing(self, heading: Collection[str]) -> list[str]:
-        """Return the required columns that the heading lacks. Write alternatives as `A or B`."""
+        """Return the required columns that the heading lacks, alternatives as `A or B`."""
         return [
             " or ".join(self.names[name] for name in either)
             for either in self.needed
@@ -93,12 +91,11 @@ class ExportColumns:
         ]
 
     def found(self, heading: Collection[str]) -> list[str]:
-        """Return the columns that the heading has."""
         return [written for name, written in self.names.items() if name in heading]
 
 
 def export_columns(values: Mapping[str, Any]) -> ExportColumns:
-    """Return the columns that a mapping or preset reads, from the values of its TOML file."""
+    """Return the columns that a mapping or preset reads."""
     if values.get("heading_row") == 0:
         return ExportColumns(names={}, needed=())
     optional, recognize = values.get("optional", ()), values.get("recognize", {})
@@ -134,11 +131,11 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """An export, and how to recognize it.
+    """Export that can be recognized.
 
-    title     the name that the maker of the export uses for it
+    title     its maker's name for it
     profiles  profiles of the provider that makes this statement
-    account   where the file names the account: after a `label`, or in a `column`
+    account   place of the account in the file: after a `label`, or in a `column`
     sheet     the sheet of the workbook; None for the first visible sheet
     """
 
@@ -153,13 +150,13 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset(Export):
-    """The mapping of one export. `source` says where its column names are documented."""
+    """Mapping of one export. `source` says where its column names are documented."""
 
     source: Sequence[str]
     mapping: FileMapping
 
     def check(self, table: tables.SourceTable) -> None:
-        """Raise RefusedTable if a table comes from another export."""
+        """Raise RefusedTable for a table of another export."""
         if missing := self.columns.missing({tables.plain_name(name) for name in table.heading}):
             raise tables.RefusedTable(
                 table.heading_row,
@@ -203,15 +200,13 @@ class _PresetFile(MappingFile):
 
 
 def shipped_presets() -> list[str]:
-    """Return the names of all shipped presets, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def preset_text(name_or_path: str) -> str:
-    """Return the text of a preset's file, by a shipped name or a path.
+    """Return the text of a preset's file.
 
-    A text with a `/` or the ending `.toml` is a path. Raises NotFoundError if there is no such
-    file, UsageError if it cannot be read.
+    A name with a `/` or the ending `.toml` is a path. Raises NotFoundError or UsageError.
     """
     path = _path_of(name_or_path)
     try:
@@ -238,10 +233,9 @@ def _path_of(name_or_path: str) -> Path:
 
 
 def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
-    """Return the preset with a name or path; see `preset_text`.
+    """Return a preset by its name or path.
 
-    beside  keys that the caller states in addition to the preset's file; they replace the file's
-            keys
+    beside  keys that replace the file's keys
 
     Raises UsageError that lists all mistakes, and the errors of `preset_text`.
     """
@@ -268,7 +262,7 @@ def read_preset(
 
 
 def _key_of(text: str, key: str) -> Any:
-    """Return the value of a key in TOML text; None if it is missing, or the text is invalid."""
+    """Return the value of a key in TOML text; None if it is missing or the text is invalid."""
     with suppress(ConfigurationError):  # reading the values reports it
         return parsed_toml(text, name="").get(key) if len(text) <= MAX_BYTES else None
     return None
@@ -308,9 +302,9 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """An export that fits the heading of a file.
+    """Export that fits the heading of a file.
 
-    columns   columns of the heading that the export's preset reads
+    columns   columns of the heading that the preset reads
     row       the heading's row
     accounts  the provider's accounts that the first rows name
     """
@@ -339,8 +333,7 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file; see `recognized_in`. Return an empty list for an
-    unreadable file: opening the file reports the reason."""
+    """Return the shipped presets that fit a file; none for an unreadable file."""
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -352,8 +345,8 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading with all columns that the export needs. If several exports fit one
-    heading, only those that read the most columns are returned.
+    An export fits a heading that has all needed columns. Of several, those win that read most
+    columns.
 
     among  the exports to try; None for the shipped presets
     kind   kind of exports to try; None for all kinds
@@ -381,8 +374,7 @@ def recognized_in(
 
 
 def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], set[str]]]:
-    """Yield each row that may be a heading: its number, its cells, and the plain names in its
-    cells. Rows with fewer than two plain names are left out."""
+    """Yield (number, cells, plain names) of each row that may be a heading."""
     for number, row in rows:
         plain = {tables.plain_name(cell) for cell in row} - {""}
         if len(plain) > 1:
@@ -390,16 +382,14 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""An export nearly fits if less than 1/NEARLY of the columns that it needs are missing."""
+"""Limit of nearly fitting: less than 1/NEARLY of the needed columns are missing."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the shipped preset that fits best although the heading lacks some
-    columns.
+    """Return a sentence on the preset that fits best although some columns are missing.
 
-    The best preset lacks the fewest columns. If several presets lack equally few columns, the best
-    preset is the one that finds the most columns. If several presets are still equal, return a
-    sentence on each.
+    The best preset lacks the fewest columns and then finds the most. Several equal ones give a
+    sentence each.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -420,15 +410,14 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets, sorted by name. The presets are not checked as mappings, because
-    this would take a second."""
+    """Return all shipped presets by name, without checking them: checks take a second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export that a valid preset or mapping describes.
+    """Return the export of a valid preset or mapping.
 
-    kind  the kind of file to assume if the text states none
+    kind  the kind of file if the text states none
     """
     values = tomllib.loads(text)
     return Export(
@@ -448,8 +437,7 @@ _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts that the file names. An account is named after a label above the heading,
-    or in a column below the heading."""
+    """Return the accounts after a label above the heading, or in a column below it."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)
@@ -466,8 +454,7 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows, split by every delimiter, as candidates for the heading. Raises the
-    errors of `open_table`."""
+    """Return the first rows, split by every delimiter, to find the heading."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -495,13 +482,12 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """A file, and the caller's declarations about it. The declarations have priority over the keys
-    of a mapping.
+    """File with the caller's declarations, which replace a mapping's keys.
 
-    inside    path of the unpacked table, if the file is a container; None otherwise
-    content   the mapping's text, used instead of the file `mapping`
+    inside    path of the unpacked table in a container, or None
+    content   the mapping's text, in place of the file `mapping`
     preset    a preset's name or path, or NO_PRESET; None for the preset that fits the heading
-    currency  the currency of rows that state no currency
+    currency  the currency of rows that state none
     """
 
     path: Path
@@ -518,17 +504,15 @@ class ReadingRequest:
 
     @property
     def table_path(self) -> Path:
-        """Return the path of the table."""
         return self.inside or self.path
 
     @property
     def mapped(self) -> bool:
-        """Return whether a mapping is given."""
         return self.mapping is not None or bool(self.content)
 
 
 class OpenTable(Protocol):
-    """Function that opens a file as a table, like `open_table`, perhaps in more formats."""
+    """Function like `open_table`, perhaps for more formats."""
 
     def __call__(
         self,
@@ -542,10 +526,10 @@ class OpenTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenReading:
-    """The chosen way to read a file.
+    """Chosen way to read a file.
 
-    preset  the preset that the mapping belongs to, if any
-    notes   sentences on the reason for the choice, and on the file
+    preset  the preset of the mapping, if any
+    notes   sentences on the choice and on the file
     """
 
     mapping: FileMapping
@@ -555,26 +539,25 @@ class ChosenReading:
     def open(
         self, path: Path, form: line_forms.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
-        """Open the file's table. Raises the errors of `open_table`, and RefusedTable if the file is
-        not the preset's export."""
+        """Open the file's table. Raises RefusedTable for another export, and the errors of
+        `open_table`."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Settings to use where a file's mapping states nothing; None for an unknown value.
+    """Settings for what a file's mapping does not state; None for unknown.
 
-    zone           the zone of times that state no zone
-    phone_country  the calling code of phone numbers that have no calling code
+    zone           zone of times without one
+    phone_country  calling code of phone numbers without one
     """
 
     zone: tzinfo | None
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return a copy of a reading whose mapping has a time zone and a calling code. A value that
-        the mapping lacks comes from these defaults."""
+        """Return a copy of a reading with these defaults for missing values."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,
@@ -586,11 +569,10 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose how to read a file: by the requested mapping or preset, or else by the preset that
-    fits the heading.
+    """Choose how to read a file: by the request, by the preset that fits, or by usual column names.
 
-    If no preset fits, use the usual column names. Raises UsageError or NotFoundError for an invalid
-    mapping or preset, and UsageError if several presets fit.
+    Raises UsageError or NotFoundError for an invalid mapping or preset, and UsageError if several
+    presets fit.
     """
     if request.mapped and request.preset is not None:
         raise UsageError(
@@ -655,7 +637,7 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
 
 
 BESIDE: Final = ("delimiter", "encoding", "sheet", "dates", "zone")
-"""Keys of a mapping that a caller may also give outside the mapping."""
+"""Mapping keys that a caller may give separately."""
 
 
 def _beside(request: ReadingRequest) -> dict[str, str]:
@@ -674,8 +656,8 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the mapping that the request names. It may be a changed copy of a preset. If the
-    request names no mapping, the usual column names are used. Raises the errors of `choose`."""
+    """Return the requested mapping, or that of usual column names. Raises the errors of
+    `choose`."""
     content = request.content.encode()
     if request.mapping is not None and not content:
         try:
@@ -693,7 +675,7 @@ def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
 def reading_in(
     content: bytes, fields: Fields, *, name: str, beside: Mapping[str, Any] | None = None
 ) -> ChosenReading:
-    """Parse a file's content as a mapping or preset. Raises UsageError that lists all mistakes."""
+    """Parse a mapping or preset. Raises UsageError that lists all mistakes."""
     known = next(each for each, theirs in KINDS.items() if theirs is fields)
     text = content.decode(errors="replace")
     if (kind := _key_of(text, "kind")) not in (None, known):

@@ -23,19 +23,19 @@ from reconcile.money import is_currency
 from reconcile.reporting.own_currency import Rates
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes of a file. The central bank's history since 1999 has about two million."""
+"""Maximum bytes of a file. The central bank's history since 1999 has two million."""
 
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _NONE: Final = frozenset({"", "N/A"})
-"""Cells of the central bank's file that mean no rate for the day."""
+"""Cells without a rate in the central bank's file."""
 
 Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's currency; None if no currency is set. Raises
-    ConfigurationError with the file's first mistake."""
+    """Return the rates to the merchant's currency; None without a currency. Raises
+    ConfigurationError."""
     if settings.currency is None:
         return None
     by_day = {} if settings.rates is None else read_rates(settings.rates, settings.currency)
@@ -43,8 +43,7 @@ def merchant_rates(settings: ReportsSettings) -> Rates | None:
 
 
 def read_rates(path: Path, own: str) -> Table:
-    """Return the rate of each currency to `own`, by day, ascending. Raises ConfigurationError with
-    the first mistake."""
+    """Return each currency's rates to `own` by ascending day. Raises ConfigurationError."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigurationError([f"{path}: is larger than {MAX_BYTES // 1024 // 1024} MiB"])
@@ -55,7 +54,7 @@ def read_rates(path: Path, own: str) -> Table:
 
 
 def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
-    """Parse the text of a file of rates. Raises the errors of `read_rates`."""
+    """Parse a file of rates. Raises ConfigurationError."""
     found: dict[str, dict[str, Fraction]] = {}
     rows = csv.reader(text.splitlines())
     try:

@@ -4,15 +4,14 @@
     2 choose   drop rows without a required word, and rows with an ignored word
     3 empty    clear cells that mean nothing, such as N/A
     4 fold     join consecutive rows of one order
-    5 total    separate rows that add up other rows: they are neither orders nor payments
+    5 total    separate rows that add up other rows
 
-A file of rejected rows holds rows in their form after these steps. When it is read, step 1 is left
-out, and the other steps change nothing.
+Rows in a file of rejected rows have passed these steps. Reading them skips step 1, and the other
+steps change nothing.
 
-A row is labelled as a total if its reference is a word for a total, or without a reference its
-first nonempty cell. It is a total if its amount is the sum of the rows above. A last row without
-reference, day and words is a total under the same condition. If the amount is another one, the row
-is a problem: it may be an order, or rows may be missing.
+A total has a word for totals as its reference, or as its first cell without one, and the sum of the
+rows above. A last row with only amounts needs no word. Any other amount makes the row a problem: it
+may be an order, or rows may be missing.
 """
 
 from __future__ import annotations
@@ -63,20 +62,20 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Most characters of a cell that are compared: patterns are slow on long texts."""
+"""Maximum characters of a compared cell: patterns are slow on long texts."""
 
 MAX_REPORTED: Final = 50
-"""Most texts matched by a star that are reported one by one. Beyond that, the word is reported."""
+"""Maximum number of texts that are reported for one star."""
 
 MAX_REMEMBERED: Final = 10_000
-"""Most cells whose result is cached. Few columns of words have more."""
+"""Maximum number of cached cells."""
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
     """Return a pattern for a word, to match stripped cells in small letters.
 
-    The text between two stars matches at its first occurrence, without backtracking. This leaves
-    the most text for the rest of the pattern, and keeps every pattern fast.
+    Text between two stars matches its first occurrence without backtracking, which keeps patterns
+    fast.
     """
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
@@ -90,14 +89,14 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""(column, word) by which rows were left out. The word is empty if a required word was missing."""
+"""(column, word) by which rows were left out; the word is empty if one was required."""
 
 
 class Shaped:
-    """A table that yields only data rows, some of them folded from several rows."""
+    """Table with only data rows, some of them folded from several rows."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
-        """Apply a mapping's rules to a table. Raises RefusedTable if they name a missing column."""
+        """Apply a mapping's rules to a table. Raises RefusedTable for a missing column."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self._notes = [*table.notes]
         self.notes: Sequence[str] = self._notes
@@ -145,7 +144,7 @@ class Shaped:
             yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
 
     def _made(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield the rows that the preset's function makes, and the rows that it cannot read."""
+        """Yield the rows of the preset's function, and the rows that it cannot read."""
         if self._function is None:
             yield from batches
             return
@@ -241,7 +240,7 @@ def _each(
 
 
 class _Folding:
-    """Function object that joins the rows of each order into one row."""
+    """Joiner of each order's rows into one row."""
 
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
         place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
@@ -256,7 +255,7 @@ class _Folding:
         self._amounts = SumOfCells(marks)
 
     def batches(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield one row for each order, with the number of its first row."""
+        """Yield one row for each order, with its first row's number."""
         broken: dict[int, tables.Problem] = {}
         orders = self._orders(_each(batches, broken), broken)
         while part := list(islice(orders, tables.BATCH)):
@@ -328,9 +327,11 @@ def made_cells(
     marks: Marks,
     signs: Signs | None,
 ) -> MadeCells | None:
-    """Return a function that computes a field's cells from the columns of this heading. Return None
-    if an optional field's columns are missing. Raises RefusedTable if columns of a required field
-    are missing."""
+    """Return a function that computes a field's cells from this heading's columns.
+
+    Returns None if an optional field's columns are missing. Raises RefusedTable for a required
+    field.
+    """
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
     }
@@ -353,12 +354,11 @@ def made_cells(
 
 
 DIRECTED: Final = frozenset({"amount", "gross", "net"})
-"""Fields whose sign shows whether money came in or went out."""
+"""Fields whose sign shows the direction of money."""
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return functions that compute the cells of combined fields, by field. Each function uses the
-    columns of this heading. Raises the errors of `made_cells`.
+    """Return the functions of `made_cells` by field. Raises RefusedTable.
 
     row  number of the heading's row in the file
     """
@@ -378,7 +378,7 @@ def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class FirstCells:
-    """The first nonempty cell among several columns."""
+    """First nonempty cell of several columns."""
 
     places: Sequence[int]
 
@@ -389,13 +389,12 @@ class FirstCells:
 
 @dataclass(frozen=True, slots=True)
 class JoinedCells:
-    """The cells of several columns, joined by spaces."""
+    """Cells of several columns, joined by spaces."""
 
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells. If the first cell is a date of a workbook (CellMoment),
-        the joined text is a CellMoment, too."""
+        """Return each row's joined cells, as CellMoment if the first cell is one."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -413,11 +412,11 @@ def _time_in(cell: str) -> str:
 
 
 _EXACT: Final = Context(prec=200)
-"""Decimal context for amounts, which have at most ninety digits, so nothing is rounded."""
+"""Context that rounds no amount: amounts have at most ninety digits."""
 
 
 class SumOfCells:
-    """Adder of cells. The sum is written in the notation of the file."""
+    """Adder of cells, which writes sums like the file."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
@@ -443,8 +442,8 @@ class SumOfCells:
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
     def _is_negative(self, subtracted: bool, minus: bool, zero: bool) -> bool:
-        """Return whether a part of the sum is negative. Raises UnclearCell for a sign that
-        contradicts the mapping."""
+        """Return whether a part of the sum is negative. Raises UnclearCell for an undeclared
+        sign."""
         if self._signs == "none" and minus and not zero:
             raise tables.UnclearCell(CONTRADICTS_NONE)
         if self._signs is None and subtracted and minus and not zero:
@@ -472,8 +471,7 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Cells that are sums and differences of columns. Another column may state the sum's
-    direction."""
+    """Cells that are sums of columns, perhaps with the direction in another column."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
@@ -513,7 +511,7 @@ class SummedCells:
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells
-"""Function that makes a field's cells from the columns at `places`."""
+"""Maker of a field's cells from the columns at `places`."""
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -532,7 +530,7 @@ _TOTALS: Final = frozenset(
     .replace("\n    ", "/")
     .split("/")
 )
-"""Labels of rows with totals, as spreadsheets and shops write them."""
+"""Labels of totals."""
 
 _COUNTED: Final = frozenset(
     """
@@ -552,7 +550,7 @@ _ASCII_HINTS: Final = [hint for hint in _HINTS if hint.isascii()]
 
 
 def _is_label(cell: str) -> bool:
-    """Return whether a cell is the label of a total: `Summe:`, `Total orders 12`, `TOTAL (KES)`."""
+    """Return whether a cell is a total's label: `Summe:`, `Total orders 12`, `TOTAL (KES)`."""
     words = cell.casefold().replace("(", " ").split()
     words = [word for each in words if (word := each.strip(_AROUND))]
     for length in (2, 1):
@@ -565,11 +563,11 @@ def _is_label(cell: str) -> bool:
 
 
 _ENOUGH: Final = 2
-"""Fewest rows above a total. The sum of fewer rows could also be an order's amount."""
+"""Minimum number of rows above a total. A sum of fewer may be an order's amount."""
 
 
 class ShapedTotals:
-    """Finder of rows with totals. It compares a row's amount with the sums of the rows above it."""
+    """Finder of totals: rows whose amount is the sum of the rows above."""
 
     def __init__(
         self,
@@ -584,13 +582,12 @@ class ShapedTotals:
         own: Collection[int] = (),
         others: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Set the columns to read, each by its index in the heading; None for a missing column.
+        """Set the columns to read, by index in the heading; None for a missing column.
 
-        made    function that makes the amount from several columns, if it is not in one column
-        debit   column of outgoing money, if the column `amount` has only incoming money
-        staged  indexes of currency and amount in a staged row, not counting the row's number
-        own     columns that have text in data rows but are empty in totals: references, days,
-                words, parties
+        made    function that makes the amount from several columns, or None
+        debit   column of outgoing money, if `amount` has only incoming money
+        staged  indexes of currency and amount in a staged row after its number
+        own     columns with text in data rows but not in totals
         others  further amounts, each as (column, index in a staged row)
         """
         self._own, self._others = own, others
@@ -612,9 +609,10 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Join the cells in which these rows may have the label of a total. If every row has a
-        reference, only the references are joined; otherwise all cells. One search in the joined
-        text is faster than a search in each cell."""
+        """Join the cells that may have a total's label: only references, if every row has one.
+
+        One search in the joined text is faster than one in each cell.
+        """
         if self._references:
             try:
                 names = ["\t".join([row[place] for place in self._references]) for row in rows]
@@ -647,25 +645,22 @@ class ShapedTotals:
                 )
 
     def says_amounts_alone(self, row: Sequence[str]) -> bool:
-        """Return whether a row has only amounts: all columns in which a data row has text are
-        empty."""
+        """Return whether a row has only amounts."""
         amounts = [_cell(row, place) for place in (self._amount, self._debit)]
         return "".join(amounts).strip() != "" and not any(
             _cell(row, place).strip() for place in self._own
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row cannot be a total although its label says so; None if it is a total.
+        """Return why a row labelled as a total is none; None if it is a total.
 
-        A total adds up all rows above it or the rows since the last total, or it has no amount at
-        all.
+        A total adds up all rows above or those since the last total, or has no amount.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, and {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, cannot be a total; None if it is a
-        total."""
+        """Return why the last row, which has only amounts, is no total; None if it is one."""
         found = self._why_not(row)
         if found is None and self._rows_above < _ENOUGH:
             found = "there are too few rows above to tell it from an order by its sum"

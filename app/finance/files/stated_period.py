@@ -1,6 +1,6 @@
 """The period that a file states, in elements of its format or in lines above its table.
 
-The dates of rows state no period: days without money have no rows.
+The dates of rows state no period, because days without money have no rows.
 """
 
 import re
@@ -31,12 +31,11 @@ _NAMED: Final = re.compile(
 )
 
 LONGEST_LINE: Final = 1_000
-"""Most characters of a line that is searched for a period. A line above a table has some dozens."""
+"""Maximum characters of a line that is searched for a period."""
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that the lines above a table state, such as `01/10/2026 to 31/10/2026`.
-    Yield nothing if the lines state different periods."""
+    """Yield the period above a table, such as `01/10/2026 to 31/10/2026`, unless several differ."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }
@@ -46,16 +45,16 @@ def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
 
 
 def in_name(name: str) -> Iterator[StatedPeriod]:
-    """Yield the period that a file's name states, if it has the form that some exports use."""
+    """Yield the period in a file's name, in the form of some exports."""
     found = _NAMED.search(name)
     if found is not None:
         yield StatedPeriod(since=found[1], until=found[2])
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return (account, span) of each period that a file states. Call it after all rows are read.
+    """Return (account, span) of each stated period. Call it after all rows are read.
 
-    The account is empty for a period of the whole file.
+    The account is empty for the whole file.
     """
     periods = [*table.periods] or [*in_head(table.head)]
     if not periods and chosen.preset is not None:
@@ -66,8 +65,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Parse a period in the file's zone. Return None if a bound of the period is no date, or if the
-    period ends before it begins."""
+    """Parse a period in the file's zone; None if it is invalid."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:
@@ -88,7 +86,7 @@ def _end(last: Instant, *, minute: bool) -> Instant:
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:
-    """Return the span from one whole day to another. Raises ValueError with a sentence."""
+    """Return the span of whole days. Raises ValueError with a sentence."""
     calendar = Calendar(mapping.zone or UTC)
     span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
     if span.since >= span.until:

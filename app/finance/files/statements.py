@@ -1,9 +1,8 @@
 """Statements: the provider's settlement or transaction file, one movement of money in each row.
 
-Outgoing money is negative: a refund of 500 has gross -500, however the file writes it. A positive
-fee is a cost. Every accepted row has gross - fee = net. If a row has only a fee, a negative amount
-is a cost and a positive one was given back. This needs a preset, or a mapping that declares the
-signs; without them a positive fee is refused.
+Outgoing money is negative: a refund of 500 has gross -500. A positive fee is a cost. Every accepted
+row has gross - fee = net. In a row with only a fee, a negative amount is a cost and a positive one
+was given back, if a preset or mapping declares the signs. Without them, a positive fee is refused.
 """
 
 import json
@@ -21,27 +20,24 @@ from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
 DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
-"""Columns that fees may depend on. They are stored together as the `details` of a line."""
+"""Columns that fees may depend on, stored as the `details` of a line."""
 
 MAX_DETAIL: Final = 100
-"""Most characters of one detail: the name of a method or scheme, or a country code."""
+"""Maximum characters of one detail."""
 
 _REFUNDS: Final = frozenset({"refund", "returned"})
 
 _OF_ORIGINAL: Final = frozenset({"refund", "dispute", "returned", "release"})
-"""Kinds of rows whose payment or hold is another row's: these rows name it as their original."""
+"""Kinds of rows that name another row's payment or hold as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types that rows may have. A payment reversal is a negative part of a payment: the provider
-announced this part, but did not capture it, or it never arrived."""
+"""Types that rows may have. A payment reversal is an announced but uncaptured part of a payment."""
 
 
 class StatementForm:
-    """Form of a statement."""
-
     FIELDS = Fields(
         names=(
             "payment_reference",
@@ -90,9 +86,10 @@ class StatementForm:
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
         """Set up the form.
 
-        source      the provider account that the statement belongs to; "" if it is unknown
-        own_orders  whether our order names begin with the source, as in `@till:1001`. The file has
-                    the order names without the source
+        source      the provider account of the statement; "" if unknown
+        own_orders  whether our order names begin with the source, as in `@till:1001`, and the
+                    file's
+                    do not
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -183,9 +180,11 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return each disbursement's recipient as E.164 digits. Return None for a cell without a
-        phone number. A cell begins with the number: `254712345678 - NAME`. Masked numbers are
-        ignored."""
+        """Return each disbursement's recipient as E.164 digits; None for a missing or masked
+        number.
+
+        A cell begins with the number: `254712345678 - NAME`.
+        """
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -196,7 +195,7 @@ class StatementForm:
         ]
 
     def _check_signs(self, types: Sequence[str], gross: Minor, net: Minor) -> None:
-        """Raise UnclearCell if the sign of a row's amount contradicts the row's type."""
+        """Raise UnclearCell if a row's sign contradicts its type."""
         if types.count("payment") == len(types) and not any(map(_is_negative, gross)):
             return
         for kind, g, n in zip(types, gross, net, strict=True):
@@ -220,7 +219,8 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net of all rows, calculating missing values. Raises UnclearCell."""
+        """Return gross, fee and net of all rows, with missing values computed. Raises
+        UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -288,8 +288,7 @@ def _payments(
 ) -> Sequence[str | None]:
     """Return each row's payment.
 
-    A refund or dispute belongs to the original payment that its row names. A hold and its release
-    are identified by the reference that they share.
+    A refund or dispute has its original payment. A hold and its release share a reference.
     """
     if _OPPOSITE.keys().isdisjoint(kinds) and not any(originals):
         return own
@@ -302,7 +301,7 @@ def _payments(
 
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
-    """Raise UnclearCell for a row that changes a wallet without naming the wallet."""
+    """Raise UnclearCell for a row that changes an unnamed wallet."""
     if OF_WALLET.isdisjoint(kinds):
         return
     for kind, wallet in zip(kinds, wallets, strict=True):
@@ -319,8 +318,8 @@ def _refunds(
     own: Sequence[str | None],
     payments: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the reference of each refund. It is taken from the refund's column. If that is empty,
-    the row's own reference is used, except for a failed refund."""
+    """Return each refund's reference, or else its row's own reference, except for a failed
+    refund."""
     if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
     return [
@@ -332,8 +331,7 @@ def _refunds(
 
 
 def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
-    """Return, as canonical JSON, the cells of each row in the columns of DETAILS; None if all of
-    them are empty."""
+    """Return each row's details as canonical JSON; None if all are empty."""
     if not any(map(any, columns)):
         return (None,) * len(columns[0])
     known: dict[tuple[str, ...], str | None] = {}
@@ -355,8 +353,7 @@ def _is_negative(minor: int | None) -> bool:
 
 
 def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
-    """Return amounts with the signs that their types imply. Raises UnclearCell for a minus sign in
-    a file without signs, and for a type that can mean incoming or outgoing money."""
+    """Return amounts with the signs of their types. Raises UnclearCell for a contradiction."""
     if signs == "none" and any(map(_is_negative, minors)):
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()
@@ -373,12 +370,11 @@ _LEAVES: Final = frozenset(
     {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
 )
 _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
-"""Types of outgoing and of incoming money, for files that write no signs."""
+"""Types of outgoing, and of incoming money in files without signs."""
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kind of each line. If a type can mean two kinds, the sign of the amount decides
-    whether money left a wallet or came back to it."""
+    """Return each line's kind, by its type and the sign of its amount."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
@@ -394,7 +390,7 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
-"""For each kind of wallet movement, the pair of kinds for money that leaves and comes back."""
+"""Pair of kinds for leaving and returning money, by kind of wallet movement."""
 
 
 def _transfers(
@@ -404,9 +400,7 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the reference of each row's payout. A movement to or from the bank may name no payout.
-    The row's own reference is then used, or for a failed withdrawal the reference of the original
-    withdrawal."""
+    """Return each row's payout reference. A movement to or from the bank may be its own payout."""
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [
@@ -425,10 +419,7 @@ def _subjects(
     keys: Sequence[str | None],
     payouts: Sequence[str | None],
 ) -> list[str]:
-    """Return each row's subject: its payment, or else its order.
-
-    The subject may be a payout if the row is a fee, a carried amount, or a change of a wallet.
-    """
+    """Return each row's subject: its payment, its order, or for some kinds its payout."""
     if all(payments):
         return [f"p:{payment}" for payment in payments]
     subjects = []

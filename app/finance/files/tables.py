@@ -6,7 +6,7 @@
 
 Cells are text as the file writes it. In formats with types, a number is a `Number` in canonical
 decimal digits, and a date is a `CellMoment` in ISO 8601; a mapping's declarations about text do not
-apply to them. Delimited text is read here with the standard library's strict reader, within limits.
+apply to them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from app.finance.files.encodings import encoding_of as encoding_of
 from app.finance.files.encodings import known_encoding as known_encoding
 
 Recognize = Callable[[Sequence[str]], int]
-"""Function that returns how many columns of a heading are known."""
+"""Function that counts the known columns of a heading."""
 
 _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return a column name in the form for comparisons: `Placed At` and `placed_at` are equal."""
+    """Return a column name for comparisons: `Placed At` and `placed_at` are equal."""
     return _APART.sub("", name.strip().casefold())
 
 
 def places_of(
     heading: Sequence[str], *, fields: Sequence[str], named: Mapping[str, str], row: int
 ) -> dict[str, int]:
-    """Return the column index of each field that the file has.
+    """Return the column index of each field in the file.
 
-    named  the mapping's columns: field to heading name; an empty name leaves the field out
+    named  heading name of each field in the mapping; an empty name leaves the field out
 
-    Raises RefusedTable if two columns have one name, or a column of the mapping is missing.
+    Raises RefusedTable for equal names, or a missing column of the mapping.
     """
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
@@ -61,7 +61,7 @@ def places_of(
 
 
 def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
-    """Return the index of the column with a name. Raises RefusedTable if there is none, or two."""
+    """Return the index of a column. Raises RefusedTable unless there is exactly one."""
     plain = plain_name(name)
     places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
     if len(places) > 1:
@@ -72,23 +72,20 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a column that a mapping names but the file lacks. The error suggests
-    similar names."""
+    """Build the error for a missing column, with similar names."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
 
 
 MAX_NAMED: Final = 20
-"""Most column names that a sentence lists."""
+"""Maximum number of column names in a sentence."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """Return a phrase that ends a sentence on missing columns. It states similar names, and the
-    names in the file.
+    """Return a phrase on the names in the file, the similar ones first.
 
-    Cells that could be phone numbers are not shown, because the row may be a data row instead of a
-    heading.
+    Hides possible phone numbers, because the row may be data.
     """
     names = [
         name.strip()
@@ -108,21 +105,21 @@ def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
 
 
 QUOTED_NAME: Final = 60
-"""Most characters of a column's name shown in a sentence."""
+"""Maximum characters of a column's name in a sentence."""
 
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Most characters and most digits of a cell that may be quoted. Phone numbers have more digits."""
+"""Maximum characters and digits of a quotable cell. Phone numbers have more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A problem in a file.
+    """Problem in a file.
 
     row     line of the file where the row begins, from 1
-    column  name in the file's heading; None for a problem of the whole row or file
-    word    the unknown word, if the problem is an unknown word; None otherwise
+    column  name in the file's heading; None for the whole row or file
+    word    the unknown word, or None
     """
 
     row: int
@@ -135,7 +132,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error for a cell whose meaning is not certain. The message is one sentence.
+    """Error for a cell with an uncertain meaning. The message is one sentence.
 
     word  the cell's text, if a mapping must state its meaning
     """
@@ -146,7 +143,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error for a file that cannot be read, or that cannot be read beyond a certain row."""
+    """Error for a file that cannot be read, or not beyond a certain row."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -154,15 +151,14 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether a message may repeat a cell's text. The text must be short, and must have too
-    few digits for a phone number."""
+    """Return whether a message may repeat a cell: it is short and is no phone number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()
 
 
 def quoted(cell: str) -> str:
-    """Quote a cell that may be shown; describe any other cell."""
+    """Quote a cell that may be shown; describe any other."""
     if not is_quotable(cell):
         return "what stands there"
     text = cell.translate(BLANKS).strip()
@@ -170,11 +166,11 @@ def quoted(cell: str) -> str:
 
 
 BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
-"""Translation table that replaces all kinds of blanks within numbers by plain spaces."""
+"""Replacement of the blanks within numbers by plain spaces."""
 
 
 def column_letters(number: int) -> str:
-    """Return a column's letters in a spreadsheet: 1 is A, 27 is AA."""
+    """Return a spreadsheet column's letters: 1 is A, 27 is AA."""
     letters = ""
     while number:
         number, rest = divmod(number - 1, 26)
@@ -199,9 +195,9 @@ def refuse_to_replace(path: Path) -> None:
 def write_rejects(
     path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
 ) -> None:
-    """Write the rows with problems to a file. The problems must be in row order.
+    """Write the rows with problems, which are in row order, to a file.
 
-    decimal  the mapping's decimal mark, with which the numbers of a workbook are written as text
+    decimal  the mapping's decimal mark for the numbers of a workbook
 
     Raises UsageError if the file cannot be created.
     """
@@ -237,7 +233,7 @@ def _rejected_rows(
 
 
 def harmless(cell: str) -> str:
-    """Return a cell changed so that no spreadsheet evaluates it as a formula."""
+    """Return a cell that no spreadsheet evaluates as a formula."""
     return cell if _PLAIN.fullmatch(cell) else safe_cell(cell)
 
 
@@ -254,33 +250,30 @@ MAX_CELL: Final = 128 * 1024
 """Maximum characters of a cell: the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
-"""Columns that a file of rejected rows has in addition."""
+"""Additional columns of a file of rejected rows."""
 
 BATCH: Final = 4_000
-"""Most rows that are read and handled together."""
+"""Number of rows that are handled together."""
 
 
 class Number(str):
-    """A number from a file format that distinguishes numbers from text, written like `-1500.25`.
-    The decimal point is its only mark."""
+    """Number from a format with typed cells, written like `-1500.25`."""
 
     __slots__ = ()
 
 
 class LongNumber(str):
-    """A workbook's number that may be inexact, because a workbook stores only fifteen digits."""
+    """Workbook's number that may be inexact beyond fifteen digits."""
 
     __slots__ = ()
 
 
 NO_VALUE: Final = "="
-"""Text of a cell that has content but no value. It is refused like a formula, even in a file of
-rejected rows."""
+"""Text of a cell with content but without a value, refused like a formula."""
 
 
 class CellMoment(str):
-    """A date, with or without a time, from a file format that distinguishes dates from text. It is
-    written in ISO 8601 without a zone."""
+    """Date, with or without a time, from a format with typed cells; ISO 8601 without a zone."""
 
     __slots__ = ()
 
@@ -291,8 +284,8 @@ class Batch:
 
     broken  problems of malformed rows, by row number
 
-    If a problem is about one column, the row's other cells are valid. If a problem is about the
-    whole row, the row's first cell has the row's text.
+    After a problem of one column, the row's other cells are valid. After a problem of the whole
+    row, its first cell has the row's text.
     """
 
     rows: list[Sequence[str]]
@@ -302,10 +295,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedPeriod:
-    """The first and last moment of the period that a file states, as the file writes them.
+    """Period that a file states, as the file writes it.
 
-    until  last moment; if it is a day, the whole day is included
-    name   the account that the period is about; empty for the whole file
+    until  last moment; a day counts as a whole
+    name   the period's account; empty for the whole file
     """
 
     since: str
@@ -314,19 +307,18 @@ class StatedPeriod:
 
 
 class SourceTable(Protocol):
-    """An open file. A read raises RefusedTable at the first place that cannot be read."""
+    """Open file. A read raises RefusedTable at the first unreadable place."""
 
     heading: Sequence[str]
-    """The column names as the file has them."""
+    """Column names as the file has them."""
 
     heading_row: int
-    """The row of the column names."""
 
     notes: Sequence[str]
     """Facts about the file for people, one sentence each."""
 
     of_ours: bool
-    """True for a file of rejected rows that we wrote."""
+    """Whether this is a file of rejected rows that we wrote."""
 
     @property
     def head(self) -> Sequence[str]:
@@ -334,8 +326,7 @@ class SourceTable(Protocol):
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return the periods that the file states in fields of its format. The list is complete
-        only after all rows are read."""
+        """Return the stated periods; complete only after all rows are read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading. Each call starts at the first row."""
@@ -346,13 +337,13 @@ class SourceTable(Protocol):
 
 
 MAX_LINE: Final = 1024 * 1024
-"""Most characters of a line. A longer line means another kind of file."""
+"""Maximum characters of a line."""
 
 _SEARCHED: Final = 1024 * 1024
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield lines with their line ends. Raises RefusedTable for bytes that cannot be decoded."""
+    """Yield lines with their line ends. Raises RefusedTable for undecodable bytes."""
     number = 0
     with path.open(encoding=encoding, newline="") as file:
         try:
@@ -382,8 +373,8 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Return an error that shows the first bytes that cannot be decoded. Searches the file again,
-    because the reader reads ahead."""
+    """Build an error with the first undecodable bytes, which are searched anew: the reader reads
+    ahead."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -428,19 +419,16 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-"""A first line that declares the delimiter for Excel."""
+"""First line that declares the delimiter for Excel."""
 
 
 def places_as_names(row: Sequence[str]) -> list[str]:
-    """Return the heading for a file without one: "1", "2", "3" and so on."""
+    """Return the heading of a file without one: "1", "2", "3" and so on."""
     return [str(place) for place, _ in enumerate(row, 1)]
 
 
 class CsvTable:
-    """One file of delimited text. Its heading is in a given line, or is found by `heading_in`.
-
-    If the given line is 0, the file has no heading, and its columns are named by their positions.
-    """
+    """File of delimited text."""
 
     periods: Sequence[StatedPeriod] = ()
 
@@ -455,10 +443,10 @@ class CsvTable:
     ) -> None:
         """Find the heading and the delimiter.
 
-        recognize  function that returns the number of known columns in a heading
+        recognize    function that counts the known columns of a heading
+        heading_row  line of the heading; None to find it; 0 for columns that are named by position
 
-        The delimiter of a file of rejected rows is found in its heading. The mapping describes the
-        original export, and a spreadsheet may have saved the rejected rows with another delimiter.
+        A file of rejected rows shows its own delimiter, because a spreadsheet may have changed it.
         """
         self._path = path
         with path.open("rb") as file:
@@ -488,8 +476,7 @@ class CsvTable:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
-        """Return a rejected row as it was in the original file. The apostrophes that prevent its
-        evaluation in a spreadsheet are removed."""
+        """Return a rejected row without the apostrophes that prevent its evaluation."""
         return [*map(cell_text, row)] if self.of_ours else row
 
     def _heading_line(
@@ -566,7 +553,7 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Return an error for the row that cannot be read. Reads the file again to find the row."""
+        """Build an error for the unreadable row, which is searched anew."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -581,8 +568,8 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the problems of rows in which a cell contains further whole rows. The closing
-        quotation mark of such a cell is missing or too late."""
+        """Return the problems of cells that contain whole rows, because a quotation mark is
+        missing."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
             for cell in row if width >= _TELLING else ():
@@ -600,7 +587,7 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _TELLING: Final = 5
-"""Fewest columns for this check. In fewer columns, equal counts may be chance."""
+"""Minimum number of columns for this check. With fewer, equal counts may be chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -614,24 +601,21 @@ _MISQUOTED: Final = (
         "the quotation marks of this row do not end where a cell ends: double one that is text",
     ),
 )
-"""The CSV reader's messages about quotation marks, each with a sentence for people."""
+"""Messages of the CSV reader on quotation marks, with sentences for people."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:
-    """Return the delimiter if a line is the heading of a file of rejected rows; else None."""
+    """Return the delimiter of a file of rejected rows by its heading; None for other lines."""
     end = line.rstrip().replace('"', "")
     return next((mark for mark in DELIMITERS if end.endswith(mark.join(ADDED))), None)
 
 
 SEARCHED_ROWS: Final = 50
-"""Most nonempty rows that are searched for the heading."""
+"""Maximum number of nonempty rows searched for the heading."""
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the row with the column names.
-
-    This is the first row with the most known names, if it has more than one known name. Otherwise
-    it is the first row.
+    """Return the index of the row with the most known names, if it has several; else 0.
 
     known  number of known column names in each of the first rows
     """
@@ -640,7 +624,7 @@ def heading_in(known: Sequence[int]) -> int:
 
 
 def cells_of_line(line: str, delimiter: str) -> list[str]:
-    """Split a single line into cells. Return an empty list if the line is no row."""
+    """Split a line into cells; none if it is no row."""
     try:
         return next(csv.reader(chain([line]), delimiter=delimiter))
     except (csv.Error, StopIteration):
@@ -648,8 +632,7 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter with which the heading has the most known columns. Raises RefusedTable
-    if two delimiters are equally good."""
+    """Return the delimiter that gives the most known columns. Raises RefusedTable for a tie."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

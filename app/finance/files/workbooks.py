@@ -8,8 +8,7 @@
 5 write   the head and each row as a line of JSON, into an unnamed file of the parent
 6 read    cells as text, numbers and dates as their own types
 
-The library allocates memory for every cell between the outermost ones, and for as many texts as the
-file declares: a file of 10 kB can ask for terabytes. The limits of the child process stop it.
+The child process limits memory: a file of 10 kB can make the library allocate terabytes.
 """
 
 import datetime
@@ -51,7 +50,7 @@ MAX_CONTENT: Final = 1024 * MIB
 """Maximum bytes of all parts unpacked. A million rows of eight cells take about 400 MB."""
 
 MAX_RATIO: Final = 200
-"""Most unpacked bytes for each packed byte, beyond FREE_CONTENT. Sheets have 10 to 50."""
+"""Maximum unpacked bytes for each packed byte, beyond FREE_CONTENT. Sheets have 10 to 50."""
 
 FREE_CONTENT: Final = 10 * MIB
 
@@ -61,11 +60,10 @@ MAX_CELLS: Final = 20_000_000
 OF_ONE_SHEET: Final = ChildLimits(
     memory_mib=1_536, processor_s=120, duration_s=180, result_mib=2_048
 )
-"""Limits of the child process for one sheet. A million rows of eight cells take about 1 GiB and
-half a minute."""
+"""Limits of the child process. A million rows of eight cells take about 1 GiB and 30 s."""
 
 MAX_ROW: Final = 16 * MIB
-"""Maximum bytes of a row as JSON; a cell has 32,767 characters at most."""
+"""Maximum bytes of a row as JSON; a cell has at most 32,767 characters."""
 
 _ENCRYPTED: Final = 0x1
 
@@ -78,18 +76,17 @@ def _line(value: object) -> bytes:
 
 
 def _untyped(cell: object) -> object:
-    """Convert a cell that JSON cannot hold: a date or time to a list, any other value to text."""
+    """Convert a date or time to a list for JSON, and any other value to text."""
     if isinstance(cell, datetime.datetime | datetime.date):
         return [cell.isoformat()]
     return str(cell)
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield a sheet as lines of JSON. The first line is the sheet's head, and the others are its
-    rows. If the sheet is refused, yield the reason.
+    """Yield a sheet's head and rows as lines of JSON, or the reason for its refusal.
 
     noted  whether the head has notes on other sheets and hidden rows
-    most   number of rows with content after which to stop; 0 for no limit
+    most   maximum number of rows with content; 0 for no limit
     """
     try:
         check_workbook(path)
@@ -126,7 +123,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield one line of JSON: the names of sheets with content, or the reason for an error."""
+    """Yield a line of JSON: the names of sheets with content, or an error."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -143,7 +140,7 @@ def sheet_names(path: Path) -> Iterator[bytes]:
 
 
 def check_workbook(path: Path) -> None:
-    """Raise RefusedTable for an archive that is not safe to open as a workbook."""
+    """Raise RefusedTable for an archive that is not safe to open."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -183,10 +180,9 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells of a sheet without a reliable value, and rows that people do not see.
+    """Cells without a reliable value, and rows that people do not see.
 
-    cells   text of each doubtful cell by row and column, which are counted from 1; the text is an
-            error's text, or "" for a formula without a saved value
+    cells   text of each doubtful cell by row and column, from 1; "" for a formula without a value
     hidden  numbers of hidden rows with content
     """
 
@@ -216,8 +212,10 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings of which every sheet with doubts contains at least one; a zero byte means UTF-16.
-Only such a sheet is parsed element by element, which takes four times as long."""
+"""Byte strings of sheets with possible doubts; a zero byte means UTF-16.
+
+Other sheets are not parsed by element, which takes four times as long.
+"""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -230,7 +228,7 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part. Raises RefusedTable if it is missing, is not XML, or has a document type."""
+    """Parse a part. Raises RefusedTable if it is missing, no XML, or has a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -255,7 +253,7 @@ def _refuse_type(*_: Any) -> None:
 
 
 class _Parts:
-    """The archive part of each sheet, from the workbook's own list."""
+    """Archive part of each sheet, by the workbook's own list."""
 
     def __init__(self) -> None:
         self.part_of: dict[str, str] = {}
@@ -283,13 +281,11 @@ class _Parts:
 
 
 class _Doubts:
-    """Collector of a sheet's doubtful cells and hidden rows."""
-
     def __init__(self, *, recalculated: bool) -> None:
-        """Start without any doubtful cells.
+        """Start without doubtful cells.
 
-        recalculated  whether the workbook's formulas are calculated when it is opened; the program
-                      that wrote such a workbook may have saved zeros as values
+        recalculated  whether formulas are calculated on opening, so that saved zeros may be no
+                      values
         """
         self.found = SheetDoubts()
         self._recalculated = recalculated
@@ -327,8 +323,7 @@ class _Doubts:
             self._value += text[:_MOST_ERROR]
 
     def end_cell(self) -> None:
-        """Add the cell that just ended to the doubtful cells, if it has an error or a formula
-        without a value."""
+        """Record the ended cell if it is an error or a formula without a value."""
         value = None if self._value is None else self._value.strip()
         worked_out = value is not None if self._type == "str" else bool(value)
         if self._recalculated and value == "0":
@@ -360,19 +355,19 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Most errors and formulas without a value in a sheet. Each takes about 400 bytes in all."""
+"""Maximum number of errors and empty formulas of a sheet, each about 400 bytes."""
 
 _MOST_ERROR: Final = 40
-"""Most characters of an error; `#GETTING_DATA` is the longest of Excel's errors."""
+"""Maximum characters of an error; Excel's longest is `#GETTING_DATA`."""
 
 _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the library's error for unexpected content. It is not derived from Exception."""
+"""Name of the library's error for unexpected content, not derived from Exception."""
 
 _MOST_LISTED: Final = 10
-"""Most sheets, or stretches of rows, that a sentence lists."""
+"""Maximum number of sheets or stretches of rows in a sentence."""
 
 
 def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
@@ -398,7 +393,7 @@ def _stretches(rows: Sequence[int]) -> str:
 
 
 def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
-    """Yield a note that lists the other sheets with rows; nothing if there are none."""
+    """Yield a note on the other sheets with rows, if there are any."""
     others = []
     for each in book.sheets_metadata:
         if each.name == chosen or each.typ != SheetTypeEnum.WorkSheet:
@@ -431,7 +426,7 @@ Given = TypeVar("Given")
 
 
 def _of_library(read: Callable[[], Given]) -> Given:
-    """Call the library and return its result. Raises RefusedTable if the library fails."""
+    """Return the result of a library call. Raises RefusedTable if the library fails."""
     try:
         return read()
     except CalamineError as error:
@@ -449,16 +444,16 @@ def _of_library(read: Callable[[], Given]) -> Given:
 
 
 _LONG: Final = 10**15
-"""Smallest number with more digits than a spreadsheet program stores."""
+"""Smallest number with more digits than a spreadsheet stores."""
 
 _NOT_EXACT: Final = 2**53
-"""Smallest number that a workbook may store inexactly. Such a number is shown as it is stored."""
+"""Smallest number that a workbook may store inexactly."""
 
 
 class XlsxTable:
-    """One sheet of a workbook. Its heading is in a given row, or is found by `heading_in`.
+    """Sheet of a workbook.
 
-    besides  notes on hidden rows. If the caller did not name the sheet, also notes on other sheets
+    besides  notes on hidden rows, and on other sheets if the caller named none
     """
 
     of_ours = False
@@ -476,12 +471,12 @@ class XlsxTable:
         names: Sequence[str] = (),
         most: int = 0,
     ) -> None:
-        """Open the sheet and find its heading. If `heading_row` is 0, the sheet has no heading, and
-        its columns are named by their positions.
+        """Open the sheet and find its heading.
 
-        recognize  function that returns the number of known columns in a heading
-        names      columns that are read; an error cell in one of them is a problem
-        most       number of rows with content after which to stop; 0 for no limit
+        recognize    function that counts the known columns of a heading
+        heading_row  row of the heading; None to find it; 0 for columns that are named by position
+        names        columns to read; an error cell in one of them is a problem
+        most         maximum number of rows with content; 0 for no limit
         """
         self._sheet = _WrittenSheet(path, sheet, noted=bool(names), most=most)
         others, hidden = self._sheet.others, self._sheet.hidden
@@ -515,7 +510,6 @@ class XlsxTable:
         self._broken = dict(self._problems(wanted)) if self._sheet.doubts else {}
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return (row number, cells) of each row that may be the heading."""
         return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
 
     def batches(self) -> Iterator[tables.Batch]:
@@ -546,7 +540,6 @@ class XlsxTable:
             yield beyond, _with_errors([""] * width, doubts[beyond])
 
     def _problems(self, wanted: set[str]) -> Iterator[tuple[int, tables.Problem]]:
-        """Yield (row, problem) for the doubtful cells in these columns."""
         read = {
             place: name
             for place, name in enumerate(self.heading, 1)
@@ -575,15 +568,13 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """A sheet that a child process has written to an unnamed file. The file is closed when this
-    object is deleted.
+    """Sheet that a child process has written to an unnamed file, closed with this object.
 
     others, hidden  notes on the other sheets, and on hidden rows
-    doubts          doubtful cells, as in `SheetDoubts`
+    doubts          as in `SheetDoubts`
     """
 
     def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
-        """Open the sheet. Raises RefusedTable."""
         file = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, file.close)
         _in_child(sheet_lines, path, name, noted, most, to=file)
@@ -608,8 +599,7 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file that has one JSON value in each line. If the child process wrote
-    an error to the file, raise it as RefusedTable."""
+    """Yield the values of a file with one JSON value a line. Raise the child's error."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)
@@ -626,8 +616,7 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Raise RefusedTable if the child process wrote something unexpected: a workbook may have taken
-    control of it."""
+    """Raise RefusedTable for unexpected output: a workbook may control the child process."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -635,14 +624,14 @@ def _as_written() -> Iterator[None]:
 
 
 def _column(number: Any) -> int:
-    """Return a column number. Raises ValueError for a number that no workbook has."""
+    """Return a column number. Raises ValueError for an impossible one."""
     if not 0 <= int(number) <= MAX_COLUMN:
         raise ValueError
     return int(number)
 
 
 MAX_COLUMN: Final = 26 + 26**2 + 26**3
-"""Number of the last column of three letters. Excel's last column is 16,384."""
+"""Number of column ZZZ. Excel's last column is 16,384."""
 
 
 def sheets_with_rows(path: Path) -> Sequence[str]:
@@ -657,8 +646,8 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function in a child process. The bytes that the function yields are written to the file
-    `to`. Raises RefusedTable if the child process fails."""
+    """Write the bytes that a function yields in a child process. Raises RefusedTable if it
+    fails."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())
@@ -673,7 +662,6 @@ def _in_child(
 
 
 def _text(cell: Any) -> str:
-    """Convert a cell to text; numbers and dates keep a type of their own."""
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, int | float):

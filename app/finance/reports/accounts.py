@@ -74,25 +74,24 @@ FILE: Final = "\n".join(
         "",
     ]
 )
-"""Example of a file, with every default, and with other settings in comments."""
+"""Example with every default, and with other settings in comments."""
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
-"""Pattern of account names that beancount accepts."""
+"""Account names that beancount accepts."""
 
 NAME_MAX: Final = 200
-"""Most characters of an account's name, code or tax code."""
+"""Maximum characters of an account's name, code or tax code."""
 
 OVERRIDES_MAX: Final = 200
-"""Most overrides in a file: some for each source and currency."""
+"""Maximum number of overrides in a file."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Most bytes of a file of accounts: some lines for each purpose, source and account."""
+"""Maximum bytes of a file of accounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Account names for transactions with a certain source, currency and method. A condition that
-    is None fits every transaction."""
+    """Account names for transactions of a source, currency and method; None fits any."""
 
     source: str | None
     currency: str | None
@@ -108,12 +107,12 @@ class Override:
 
 
 NO_TAX: Final = "Tax Exempt"
-"""Xero's tax rate without tax for organisations that do not belong to a country edition."""
+"""Xero's tax rate without tax, in organisations without a country edition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The names of all accounts, and their codes in the merchant's accounting program.
+    """Names of all accounts, and their codes in the merchant's accounting program.
 
     codes      code of each account, by its name
     tax_codes  tax code of each purpose that has one
@@ -131,9 +130,8 @@ class Accounts:
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
         """Return the name of a posting's account.
 
-        An account that a person named has priority. Otherwise the first fitting override that names
-        the role is used, or the default name. The names of the source and of a sub-account are
-        appended: `Assets:Wallets:Mpesa:Utility`.
+        An account that a person named comes first, then the first fitting override, then the
+        default. Names of source and sub-account are appended: `Assets:Wallets:Mpesa:Utility`.
         """
         if posting.account is not None:
             return posting.account
@@ -146,7 +144,7 @@ class Accounts:
         return ":".join([found, *map(_segment, parts)])
 
     def all_names(self) -> list[str]:
-        """Return all account names that do not depend on a transaction, sorted."""
+        """Return all account names that depend on no transaction, sorted."""
         return sorted(
             {*self.names.values(), *(n for o in self.overrides for n in o.names.values())}
         )
@@ -251,8 +249,7 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Parse a file of accounts. Accounts that the file does not name have default names. Raises
-    ConfigurationError that lists all mistakes."""
+    """Parse a file of accounts, with defaults for missing ones. Raises ConfigurationError."""
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
     no_tax, rates = codes.pop("default", NO_TAX), values["tax_percent"]
@@ -278,7 +275,7 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
 
 
 def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
-    """Return the accounts in a file: `path`, or TALLYHOOK_REPORTS__ACCOUNTS; else the defaults.
+    """Return the accounts in `path` or TALLYHOOK_REPORTS__ACCOUNTS; else the defaults.
 
     Raises ConfigurationError that lists all mistakes.
     """

@@ -1,6 +1,6 @@
-"""The report as one self-contained HTML page with tables; three of them are below charts.
+"""The report as one self-contained HTML page with tables and charts.
 
-When printed, every sheet has the masthead, and tables folded on the screen are left out.
+When printed, every sheet has the masthead, and folded tables are left out.
 """
 
 from datetime import tzinfo
@@ -16,16 +16,16 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 1_000
-"""Most rows of a table in the page. More rows would load slowly, and nobody reads them there."""
+"""Maximum rows of a table in the page."""
 
 LIST_MAX: Final = 100
-"""Most lines of a list in the page: the oldest ones. The workbook has all lines."""
+"""Maximum lines of a list in the page: the oldest ones. The workbook has all lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns shown in small print below the last column, because the page is too narrow for them."""
+"""Columns in small print below the last column, because the page is too narrow."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
-"""Tables whose rows are hidden below their chart until a reader unfolds them."""
+"""Tables below their charts that are hidden until a reader unfolds them."""
 
 
 def html(report: PeriodReport) -> bytes:
@@ -51,7 +51,7 @@ def html(report: PeriodReport) -> bytes:
 
 
 def whole(text: str) -> Markup:
-    """Escape a text, and prevent line breaks within its amounts."""
+    """Escape a text, and keep its amounts on one line."""
     found = [
         Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
         for place, piece in enumerate(layout.money_apart(text))
@@ -79,8 +79,7 @@ def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
 
 
 def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
-    """Return whether a table's rows are hidden until a reader unfolds them. The table of equations
-    is never hidden if an equation is violated."""
+    """Return whether a table is hidden at first. Violated equations are always shown."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED

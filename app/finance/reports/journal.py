@@ -1,8 +1,8 @@
 """The payments journal, one transaction at a time in beancount, CSV or JSON. For Xero and
 QuickBooks, one journal for each day and currency.
 
-The journal has sales only if `revenue_at` says when they are posted. Texts from outside (orders,
-payments, ids) are in quoted strings, or in cells that no spreadsheet evaluates.
+The journal has sales only if `revenue_at` says when they are posted. Texts from outside are in
+quoted strings, or in cells that no spreadsheet evaluates.
 """
 
 import io
@@ -43,7 +43,6 @@ from reconcile.reporting.report import Scope
 from reconcile.reporting.tables import report_of
 
 USUAL: Final = Accounts()
-"""The default accounts."""
 
 
 async def write_journal(
@@ -55,9 +54,9 @@ async def write_journal(
     accounts: Accounts | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write a period's journal in pieces, because a long period has a long journal.
+    """Write a period's journal in pieces.
 
-    accounts  names of the accounts; None for the merchant's accounts (`merchant_accounts`)
+    accounts  names of the accounts; None for the merchant's
 
     Raises UsageError for an invalid period, and for Xero and QuickBooks if a rate is missing.
     """
@@ -76,8 +75,7 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return a closed month's journal in every format, by print name. The entry TRANSACTIONS has
-    the month's transactions."""
+    """Return a closed month's journal in every format, and its TRANSACTIONS, by print name."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -101,19 +99,18 @@ async def journal_prints(
 
 
 def print_name(form: JournalFormat) -> str:
-    """Return the name under which the journal of a closed month is stored in this format."""
+    """Return the name of a closed month's journal in this format."""
     return f"journal.{form}"
 
 
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield a closed month's journal in a format: the print that was stored at the closing, or a
-    new one made from the stored transactions.
+    """Yield a closed month's journal: the stored print, or a new one in another format.
 
-    version  version of the closing; None for the closing that is in force
+    version  version of the closing; None for the closing in force
 
-    Raises NotFoundError for a month that is not closed.
+    Raises NotFoundError for an open month.
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
@@ -139,12 +136,14 @@ async def closed_journal(
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes of a journal made in memory: about 100,000 transactions."""
+"""Maximum bytes of a journal made in memory: about 100,000 transactions."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Return a period's journal. The bytes equal the output of the command. Raises the errors of
-    `write_journal`, and UsageError for a journal that is too long."""
+    """Return a period's journal, as the command does. Raises the errors of `write_journal`.
+
+    Raises UsageError for a journal that is too long.
+    """
     file = io.BytesIO()
 
     def write(part: bytes) -> None:
@@ -162,11 +161,11 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
 async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
-    """Return the content of a page about a period's journal: balances, and one account's postings.
+    """Return a period's balances, and one account's postings, for a page.
 
-    account   the account whose postings are returned; None for no postings
+    account   the account; None for no postings
     currency  the currency of these postings
-    most      maximum number of postings; `more` is the number of further postings
+    most      maximum number of postings; `more` counts the others
 
     Raises the errors of `write_journal`.
     """
@@ -231,8 +230,10 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return a document of balances in the merchant's currency. A balance belongs to an account and
-    an original currency. The document also has the remainder from rounding, and the rates."""
+    """Return balances in the merchant's currency, with the remainder from rounding and the rates.
+
+    balances  minor units by account and original currency
+    """
     own = converter.rates.own
     return {
         "currency": own,
@@ -257,7 +258,7 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head. Return two functions: one writes a transaction, and one ends the
+    """Write a journal's head. Return functions that write a transaction and that end the
     journal."""
 
     def put(text: str) -> None:
@@ -270,14 +271,12 @@ def begun(
 
 
 class JournalText:
-    """A journal in one format: its head, then each transaction in order, then its foot.
+    """Journal in one format: its head, each transaction, its foot.
 
-    The calendar gives the day of each transaction. CSV and JSON number the transactions. Some
-    formats only state the sums of each day. Their foot is the whole journal, and single
-    transactions have no text.
+    The calendar gives each transaction's day. In formats with only the sums of each day, the foot
+    is the whole journal.
 
-    rates  rates to the merchant's currency, for journals for Xero and QuickBooks in that currency;
-           None to leave amounts in their currencies
+    rates  rates to the merchant's currency for Xero and QuickBooks; None for original currencies
     """
 
     def __init__(
@@ -297,7 +296,7 @@ class JournalText:
         self.opened = set(accounts.all_names())
         self.count = 0
         self._sums: Counter[tuple[str, str, str, Role, str]] = Counter()
-        """Debit less credit by day, adjusted closed month, currency, role and account."""
+        """Debit minus credit by day, adjusted closed month, currency, role and account."""
 
     def head(self) -> str:
         if self._form.head is not None:
@@ -308,7 +307,7 @@ class JournalText:
         return "payments journal" if self.accounts.revenue is None else "payments and sales"
 
     def about(self) -> str:
-        """Return a sentence that says against which accounts payments are posted."""
+        """Return a sentence on the accounts against which payments are posted."""
         if self.accounts.revenue is None:
             return (
                 "A journal of payments, not of sales: payments are posted against "
@@ -320,8 +319,7 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return the text of a transaction. Return an empty text if the format has only the sums of
-        each day."""
+        """Return a transaction's text; empty for a format with only the sums of each day."""
         self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
@@ -333,9 +331,10 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Remember the captured amount and the settled amount of a payment whose currency the
-        provider exchanged. An exchange consists of two successive transactions of the payment. So
-        keep each transaction until the next call."""
+        """Remember both amounts of a payment whose currency the provider exchanged.
+
+        An exchange is two successive transactions of a payment, so each waits for the next call.
+        """
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -346,8 +345,7 @@ class JournalText:
             self._leg = None
 
     def foot(self) -> str:
-        """Return the text after the last transaction. If the format states only the sums of each
-        day, this is the whole journal except its head."""
+        """Return the text after the last transaction."""
         if self._form.by_day is not None:
             rows = map(self._form.by_day, self._days())
             return "".join(map(csv_line, rows))
@@ -374,8 +372,11 @@ class JournalText:
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return the balances in the merchant's currency, at the rates of their days. Also return
-        the converter that computed them. Return None if the merchant has no currency."""
+        """Return balances in the merchant's currency at the rates of their days, with the
+        converter.
+
+        Returns None if the merchant has no currency.
+        """
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))
@@ -387,8 +388,10 @@ class JournalText:
         return dict(found), converter
 
     def _days(self) -> Iterator[DaySum]:
-        """Yield each account's sums by day and currency, sorted. Sums of zero are left out. In the
-        merchant's currency, the remainder from rounding is a separate sum."""
+        """Yield each account's nonzero sums by day and currency, sorted.
+
+        In the merchant's currency, the remainder from rounding is a separate sum.
+        """
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         accounts = self.accounts
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):

@@ -1,4 +1,4 @@
-"""Documents of the payments journal as JSON, as the API describes them."""
+"""Documents of the payments journal as JSON."""
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 

@@ -1,7 +1,7 @@
 """The forms of the payments journal: one record for each, which commands, API and console use.
 
-To add a form, add a record to `JOURNAL_FORMS` and its writer. The command line imports this module
-when it starts, so the module imports nothing slow.
+A new form is a record in `JOURNAL_FORMS` and its writer. The command line imports this module when
+it starts, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     """Postings with the names of their accounts."""
 
     class Journal(Protocol):
-        """Interface of a journal for the functions that write its formats."""
+        """Journal as the writers of its forms see it."""
 
         scope: Scope
         opened: set[str]
         """Accounts that are opened so far."""
         count: int
-        """Transactions so far, with the one that is being written."""
+        """Transactions so far, including the one in progress."""
 
         def kind(self) -> str: ...
         def about(self) -> str: ...
@@ -48,16 +48,14 @@ if TYPE_CHECKING:
 
 
 class DaySum(NamedTuple):
-    """Sum of one account in one currency on one day."""
-
     day: str
     adjusted: str
-    """Name of the closed month that the sum adjusts; empty if none."""
+    """Name of the adjusted closed month, or empty."""
     role: Role
     account: str
     """The account's code in the merchant's program, or else its name, as a cell."""
     tax: str
-    """The code of the account's tax, as a cell."""
+    """The account's tax code, as a cell."""
     money: Money
 
     def what(self) -> str:
@@ -69,22 +67,21 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """A form of a journal. If the form has only the sums of each day, `by_day` is set. Otherwise
-    `each` is set, and `head` and `foot` are set if the form's files need them."""
+    """Form of a journal, with `by_day` for the sums of each day, or else with `each`."""
 
     title: str
     ending: str
-    """Extension of its files' names, such as `csv`."""
+    """Extension of its files, such as `csv`."""
     purpose: str
     """Description in the console."""
     words: str = ""
-    """Description in the command's help and in the API; empty for a form with `by_day`."""
+    """Description in the command's help and in the API; empty with `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
     """Function that returns the cells of an account's sum for a day."""
     head: Callable[[Journal], str] | None = None
-    """Function that writes the text before the first transaction; None to write `columns`."""
+    """Function that writes the text before the first transaction; None for `columns`."""
     each: Callable[[Journal, Transaction, Posted, str], str] | None = None
     """Function that writes a transaction with its postings and its day."""
     foot: Callable[[Journal], str] | None = None
@@ -124,7 +121,7 @@ def _quickbooks(each: DaySum) -> tuple[str, ...]:
 # --- one transaction at a time --------------------------------------------------------------------
 
 OPENED: Final = "1970-01-01"
-"""A day before every possible transaction, as the opening day of accounts."""
+"""Opening day of accounts, before every possible transaction."""
 
 
 def _beancount_head(journal: Journal) -> str:
@@ -148,8 +145,7 @@ def _beancount(journal: Journal, transaction: Transaction, posted: Posted, day: 
 
 
 def _beancount_foot(journal: Journal) -> str:
-    """Return beancount's price directives for the exchange rates that the journal used. The rates
-    convert to the merchant's currency."""
+    """Return beancount's price directives for the used exchange rates."""
     own = journal.own_balances()
     if own is None:
         return ""
@@ -228,8 +224,7 @@ def _json(journal: Journal, transaction: Transaction, posted: Posted, day: str) 
 
 
 def _json_foot(journal: Journal) -> str:
-    """Return the end of the JSON document: the number of transactions, the sum of each account, and
-    the sums in the merchant's currency."""
+    """Return the end of the JSON document, with count and totals."""
     lines = ",".join("\n    " + dumps(each) for each in journal.totals())
     own = journal.own_document()
     closing = "\n  ]" if journal.count else "]"
@@ -251,8 +246,7 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts, and its original dates. Return an empty
-    dictionary if the transaction adjusts no month."""
+    """Return the adjusted month and original dates of a transaction; empty for no adjustment."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}
@@ -273,7 +267,6 @@ _ESCAPES: Final = str.maketrans(
 
 
 def _quoted(text: str) -> str:
-    """Quote a string for beancount. Control characters become escapes such as `\\x0a`."""
     return f'"{text.encode("utf-8", "backslashreplace").decode().translate(_ESCAPES)}"'
 
 
@@ -346,7 +339,7 @@ JOURNAL_FORMS: Final[Mapping[str, JournalForm]] = {
         by_day=_quickbooks,
     ),
 }
-"""All forms of a journal by name. When a month is closed, its journal is stored in each of them."""
+"""All forms of a journal by name. A closing stores each of them."""
 
 JOURNAL_FORMATS: Final = tuple(JOURNAL_FORMS)
 JournalFormat = Annotated[str, Keywords(enum=JOURNAL_FORMATS)]
@@ -359,13 +352,13 @@ COMMAND_WORDS: Final = "; ".join(
     [f"{name}: {JOURNAL_FORMS[name].words}".removesuffix(": ") for name in _EACH]
     + [f"{', '.join(_BY_DAY)}: {_IMPORTED}"]
 )
-"""Description of all forms in the command's help, the default form first."""
+"""Description of all forms in the command's help, the default first."""
 
 
 def api_words(default: str) -> str:
-    """Return the text with which the API describes the forms of a journal.
+    """Return the API's description of the forms.
 
-    default  name of the form that is used if a request names none
+    default  name of the default form
     """
     words = {name: JOURNAL_FORMS[name].words for name in reversed(_EACH)}
     words[default] = "which it is without this"

@@ -1,7 +1,6 @@
-"""Layout of the report for people: tables in order, summaries first, with charts, and text of
-cells.
+"""Layout of the report for people: tables in order, with charts, and text of cells.
 
-Drawing is left to the formats: page, PDF and workbook take the parts from here.
+Drawing is left to the formats: page, PDF and workbook.
 """
 
 import re
@@ -39,15 +38,15 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables that list single items, one in each row. They can be as long as the period."""
+"""Tables of single items, as long as the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables with the full proof of the other tables, and the lists. Readers need them only later."""
+"""Tables with the proof of other tables, and the lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """One table with its rows, and the chart above it if there is one."""
+    """Table with its rows, and its chart if there is one."""
 
     table: ReportTable
     rows: Sequence[Any]
@@ -59,14 +58,14 @@ class ReportPart:
 
 
 def parts(report: PeriodReport) -> Iterator[ReportPart]:
-    """Yield the tables of `shown_tables`, each with its chart if it has one."""
+    """Yield the tables of `shown_tables` with their charts."""
     for table, rows in shown_tables(report):
         drawn = _CHARTS.get(table.name)
         yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
 
 
 def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[Any]]]:
-    """Yield every table that has rows, except the notes, in reading order."""
+    """Yield every table with rows, except the notes, in reading order."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
     for name in _ORDER:
@@ -107,13 +106,11 @@ _ORDER: Final = (
     "change_lines",
     "unlisted",
 )
-"""Order of the tables: totals, outcomes and reasons, faults, late changes, the flow of money, and
-then the proofs."""
+"""Order of the tables, the proofs last."""
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Format the first day of a time span for an axis, such as `4 Oct`. If the spans are whole
-    months, format the month, such as `Oct 2026`."""
+    """Format the start of a time span for an axis: `4 Oct`, or `Oct 2026` for whole months."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -168,15 +165,14 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 
 
 def headlines(report: PeriodReport) -> tuple[str, ...]:
-    """Return the first sentences of a report: sums, breaks, and the sides that were compared."""
+    """Return the first sentences of a report: sums, breaks, and compared sides."""
     return verdict(report), at_risk(report), *compared(report)
 
 
 def compared(report: PeriodReport) -> Iterator[str]:
-    """Yield sentences on what was compared and what was not.
+    """Yield sentences on the compared days of each source, bank account and order book.
 
-    There is a sentence on the compared days of each source, bank account and order book, and a
-    sentence on each kind of file that is missing.
+    A missing kind of file has a sentence, too.
     """
     zone = zone_named(report.scope.zone)
     by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
@@ -225,7 +221,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence that says whether all ties hold, and lists the ties that do not."""
+    """Return a sentence on whether all ties hold, with those that do not."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -240,8 +236,10 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence with the number of unaccepted breaks, and their money at risk by currency.
-    If an amount was written in the wrong unit, the break's money is stated separately."""
+    """Return a sentence with the unaccepted breaks and their money at risk by currency.
+
+    Money of breaks by a wrong unit is stated separately.
+    """
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
@@ -279,8 +277,7 @@ def cell_text(column: Column, row: Any) -> str:
 
 
 def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a cell as text for people: decimals with separators, durations and codes in words, and
-    times in the zone."""
+    """Return a cell as text for people, with times in the zone."""
     value = getattr(row, column.name)
     if column.kind == "duration":
         return "longer" if value is None else f"up to {instants.format_duration(value)}"
@@ -296,8 +293,7 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a text cell for people. A code is replaced by its name, and times in a sentence are
-    given in the zone. Any other text is unchanged."""
+    """Return a text cell for people, with codes as names and times in the zone."""
     text = cell_text(column, row)
     if column.name in _SENTENCES:
         return local_text(text, zone)
@@ -317,8 +313,7 @@ _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant in the zone as `2026-10-22 23:59`. If the instant is the beginning of a
-    day, return only the date."""
+    """Format an instant in the zone as `2026-10-22 23:59`, or as a date at a day's beginning."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -329,7 +324,7 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
 
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
-"""Columns with codes that another column puts into words."""
+"""Codes that another column puts into words."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:
@@ -337,7 +332,7 @@ def shown_columns(table: ReportTable) -> tuple[Column, ...]:
 
 
 def heading_lines(column: Column) -> list[str]:
-    """Return a column's heading, in two lines if it may be wider than the numbers below it."""
+    """Return a column's heading, in two lines if it may be wider than its numbers."""
     words = column.heading
     if column.kind == "text" or len(words) <= 9 or " " not in words:
         return [words]
@@ -352,8 +347,7 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return a period's first and last day: `2026-10-01 to 2026-10-31`. If the period does not end
-    at midnight, return the date and time of its end instead of the last day."""
+    """Return a period's first and last day, or its end with the time if not at midnight."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:
@@ -362,8 +356,7 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return the words at the top of a report that say who closed the period, and when. If the
-    period was not closed, the words say that the report's figures may still change."""
+    """Return who closed the period and when, or that its figures may still change."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)
@@ -389,7 +382,7 @@ def masthead(scope: Scope) -> tuple[str, ...]:
 
 
 def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of the facts on the first page, below the merchant's name."""
+    """Return (name, text) of the facts on the first page."""
     return (
         ("Period", period_words(scope)),
         ("Closing", closed_words(scope)),
@@ -404,8 +397,7 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text at its amounts, so that each amount can be kept on one line. The pieces are
-    alternately text and amount; the first is text."""
+    """Split a text into text and amounts alternately, so that amounts can stay on one line."""
     return _MONEY.split(text)
 
 

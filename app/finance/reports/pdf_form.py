@@ -1,4 +1,4 @@
-"""The report as a PDF: a few pages with the essentials, and counts of rows left to other formats.
+"""The report as a PDF: a few pages with the essentials. Omitted rows are counted.
 
 Typst, which the extra `pdf` installs, makes the pages (`app/core/pages/paper.py`).
 """
@@ -16,27 +16,27 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Most rows of one table: three currencies with every cause of a break, and subtotals."""
+"""Maximum rows of one table: three currencies with every cause of a break, and subtotals."""
 
 ROWS_IN_ALL: Final = 320
-"""Most rows of the whole document, which has eight pages with the charts."""
+"""Maximum rows of the document, which has eight pages with the charts."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
-"""Tables of which only the chart is shown. The other formats have the numbers."""
+"""Tables shown only by their chart."""
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
-"""Columns that are too wide for a page. The other formats have them."""
+"""Columns that are too wide for a page."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
-"""Pattern of places at which a long reference may wrap."""
+"""Places where a long reference may wrap."""
 
 Piece = dict[str, str]
-"""A part of a cell: `money`, which does not wrap, or `text`."""
+"""Part of a cell: `money`, which does not wrap, or `text`."""
 
 
 def pdf(report: PeriodReport) -> bytes:
-    """Return the PDF. Raises ImportError if typst is not installed."""
+    """Return the PDF. Raises ImportError without typst."""
     template = pages.TEMPLATES / "report.typ"
     return paper.typeset(template, root=pages.TEMPLATES, given="report", values=document(report))
 
@@ -64,8 +64,7 @@ def document(report: PeriodReport) -> dict[str, Any]:
 
 
 def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
-    """Return the rows of a table to print. Of the ties between totals, only those that disagree are
-    printed."""
+    """Return the rows of a table to print. Only violated ties are printed."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:
@@ -96,7 +95,7 @@ def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
 
 
 def _pieces(text: str) -> list[Piece]:
-    """Split a text into pieces between which a line may break. Amounts stay whole."""
+    """Split a text into pieces between which a line may break."""
     found: list[Piece] = []
     for place, piece in enumerate(layout.money_apart(_printable(text))):
         if place % 2:
@@ -107,5 +106,5 @@ def _pieces(text: str) -> list[Piece]:
 
 
 def _printable(text: str) -> str:
-    """Escape lone surrogates, which cannot be encoded as JSON."""
+    """Escape lone surrogates, which JSON cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode()

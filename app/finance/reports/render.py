@@ -1,6 +1,6 @@
 """Renders a report as bytes in any format. Equal reports give equal bytes.
 
-Each format is a function `(report) -> bytes`, in a module that is imported only when it is needed.
+The module of a format is imported only when needed.
 """
 
 from importlib import import_module
@@ -20,7 +20,7 @@ _TEXTS: Final[frozenset[ReportFormat]] = frozenset({"table", "json", "csv"})
 
 
 def check_format(format: ReportFormat) -> None:
-    """Raise UsageError if a format needs a package that is not installed."""
+    """Raise UsageError if a format's package is not installed."""
     if format == "pdf" and find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "
@@ -29,7 +29,7 @@ def check_format(format: ReportFormat) -> None:
 
 
 def render(report: PeriodReport, format: ReportFormat) -> bytes:
-    """Return a report's bytes in a format. Raises the error of `check_format`."""
+    """Return a report in a format. Raises UsageError."""
     check_format(format)
     module = "text_forms" if format in _TEXTS else f"{format}_form"
     form = getattr(import_module(f"app.finance.reports.{module}"), format)

@@ -25,7 +25,7 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Columns of the scope in every report. Zone, merchant and closing are there only if known."""
+"""Columns of the scope in every report. Zone, merchant and closing are optional."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -34,12 +34,10 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """Return one CSV table with a line for each row of each report table; `section` names the
-    table.
+    """Return one CSV table of all report tables; `section` names each row's table.
 
-    Columns that a table lacks are empty. Numbers are plain decimals in major units of `currency`.
-    Text that a spreadsheet would evaluate is marked (`app.core.cells`). The encoding is UTF-8 with
-    a byte order mark. Without the mark, spreadsheet programs guess the encoding.
+    Numbers are plain decimals in major units of `currency`. Text that a spreadsheet would evaluate
+    is marked (`app.core.cells`). The UTF-8 byte order mark keeps spreadsheets from guessing.
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
@@ -60,16 +58,15 @@ def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
 
 
 LINES_MAX: Final = 40
-"""Most lines shown of a list, about a screen. Totals are complete, and the other formats have every
-line."""
+"""Maximum lines of a list, about a screen."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
 WIDTH: Final = 132
-"""Width of the text. It is fixed, so that a report gives the same text everywhere."""
+"""Width of the text, equal everywhere."""
 
 _FOLDED: Final = 8
-"""Fewest characters of a column whose texts wrap."""
+"""Minimum characters of a column whose texts wrap."""
 
 _APART: Final = 2
 
@@ -80,8 +77,7 @@ _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return the report as text for a terminal, without colours. Every table that has rows is
-    shown. Of a long list, only the first rows are shown."""
+    """Return the report as text for a terminal, with the first rows of long lists."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
@@ -99,8 +95,7 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-r"""Stand-in for a blank within an amount while lines are wrapped. No text contains this character,
-because `printable` escapes it as `\ue000`."""
+r"""Stand-in for a blank within an amount while lines are wrapped. No text contains it."""
 
 
 def _held(text: str) -> str:

@@ -1,7 +1,7 @@
 """The report as a workbook: a summary, then a sheet for each table, in words and with charts.
 
-Numbers and dates have their own types; text is never a formula or a link. Sheets are written row by
-row into temporary files, so that memory use is constant.
+Numbers and dates have their own types; text is never a formula or a link. Rows go into temporary
+files, so that memory use is constant.
 """
 
 import io
@@ -25,18 +25,17 @@ from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Most rows of a sheet, with its header. Further rows are written to another sheet."""
+"""Maximum rows of a sheet, with its header. Another sheet has the others."""
 
 _EXACT: Final = 10**15
-"""Limit of exact numbers: cells are binary floating point, exact to fifteen digits. Larger numbers
-are written as text."""
+"""Limit of exact numbers: cells have fifteen digits. Larger ones are written as text."""
 
 _TEXT_MAX: Final = 32_767
-"""Most characters of a cell. No program opens a workbook with a longer cell."""
+"""Maximum characters of a cell in the format."""
 
 _CREATED: Final = datetime(2026, 1, 1)  # the format knows no time zones
 _EPOCH_DAY: Final = 25_569
-"""Serial day number of 1970-01-01 in the workbook."""
+"""Serial day number of 1970-01-01 in a workbook."""
 
 _WIDTHS: Final[dict[Kind, int]] = {
     "text": 22,
@@ -72,7 +71,7 @@ _SHEETS: Final = {
     "rates": "Rates",
     "late_lines": "List of late money",
 }
-"""Names of sheets for tables whose titles are too long for a sheet's name."""
+"""Names of sheets for tables with long titles."""
 
 _CHART_SIZE: Final = {"width": 900, "height": 320}
 
@@ -99,7 +98,7 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writer of the workbook's sheets. Cells of the same kind share a format object."""
+    """Writer of the workbook's sheets. Cells of one kind share a format object."""
 
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report
@@ -135,7 +134,7 @@ class _Book:
             sheet.write_string(row, 1, _fitting(note.sentence))
 
     def table(self, part: layout.ReportPart) -> None:
-        """Write a table to as many sheets as it needs, with its chart beside the first part."""
+        """Write a table to its sheets, with its chart beside the first part."""
         table, rows = part.table, part.rows
         columns = [column for column in table.columns if column.name != "reason"]
         title = _SHEETS.get(table.name, table.title)
@@ -272,13 +271,13 @@ _LOOKS: Final = tuple(
         ("#666666", "light_horizontal"),
     )
 )
-"""Styles of the series, which can be told apart in black and white, too."""
+"""Styles of series that differ in black and white, too."""
 
 _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 
 
 def _fitting(text: str) -> str:
-    """Cut a text to the length of a cell, and escape lone surrogates, which UTF-8 cannot encode."""
+    """Cut a text to a cell's length, and escape lone surrogates, which UTF-8 cannot hold."""
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) < _TEXT_MAX // 2 else text[: _TEXT_MAX // 2 - 1] + "…"

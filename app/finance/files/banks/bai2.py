@@ -1,8 +1,8 @@
 """Reader of BAI2, the report format of banks in North America; streamed, record by record.
 
 The rules come from banks' public guides to the Bank Administration Institute's "Cash Management
-Balance Reporting Specifications, Version 2". Only reports of a previous day or of a whole day are
-read: the report of a whole day repeats all earlier reports within the day.
+Balance Reporting Specifications, Version 2". Reports of a part of a day are refused, because the
+report of the whole day repeats them.
 """
 
 import re
@@ -20,7 +20,7 @@ from reconcile.money import exponent_of, is_currency
 FILE_HEADER: Final = re.compile(r"01,[^,\r\n]*,[^,\r\n]*,\d{6},")
 
 MAX_CONTINUED: Final = 200
-"""Most continuation records of one record. A long remittance text has some dozens."""
+"""Maximum continuations of one record. A long remittance text has some dozens."""
 
 _RECORDS: Final = {
     "01": "file",
@@ -42,14 +42,13 @@ _NO_MONEY: Final = "890"
 _OPENING, _CLOSING = "010", "015"
 
 _DAY_IS_WHOLE: Final = ("2", "4")
-"""Modifiers of the as-of date: 1 interim and 2 final of a previous day, 3 interim and 4 final of
-the same day."""
+"""Modifiers 2 (final, previous day) and 4 (final, same day) of the as-of date."""
 
 _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
 
 class Bai2Table(BankTable):
-    """One BAI2 file. An entry's row number is the line of its record of type 16."""
+    """BAI2 file. An entry's row number is the line of its record of type 16."""
 
     format = "BAI2"
 
@@ -106,7 +105,7 @@ class Bai2Table(BankTable):
             )
 
     def _records(self) -> Iterator[tuple[int, str, list[str]]]:
-        """Yield (line, record code, fields) for each record, joined with its continuations."""
+        """Yield (line, record code, fields) of each record with its continuations."""
         begun: tuple[int, str, list[str]] | None = None
         for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             text = line.strip()
@@ -129,8 +128,7 @@ class Bai2Table(BankTable):
             yield begun[0], begun[1], _fields(begun[2])
 
     def _group(self, number: int, fields: Sequence[str]) -> tuple[str, bool]:
-        """Return the day of a group, and whether the group has the day's final report. Raises
-        RefusedTable for a group that cannot be imported."""
+        """Return a group's day, and whether its report is final. Raises RefusedTable."""
         if what := _GROUP_STATUS.get(_at(fields, 2)):
             raise tables.RefusedTable(
                 number, f"the group is {what}, which is not read: fetch the day's whole report"
@@ -149,8 +147,8 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Compare a control total with the computed total. Raise RefusedTable if they differ.
-        Otherwise add the control total to the computed total of the enclosing level."""
+        """Add a level's computed total to the next level. Raise RefusedTable if the control total
+        differs."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -163,8 +161,7 @@ class Bai2Table(BankTable):
 
 
 def _fields(pieces: Sequence[str]) -> list[str]:
-    """Join a record with its continuations, and split it into fields. Each piece may end with `/`.
-    The first field of a continuation begins with a line break."""
+    """Split a record with its continuations into fields."""
     return ",\n".join(piece.removesuffix("/") for piece in pieces).split(",")
 
 
@@ -173,15 +170,14 @@ def _at(fields: Sequence[str], place: int) -> str:
 
 
 def _minor(number: int, text: str) -> Decimal:
-    """Return an amount in minor units; 0 if it is empty. Raises RefusedTable for other
-    characters."""
+    """Return an amount in minor units; 0 if it is empty. Raises RefusedTable."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)
 
 
 def _signed(number: int, code: str, amount: Decimal) -> Decimal:
-    """Return an entry's amount with the sign that its type implies: debits are negative."""
+    """Return an entry's amount with the sign of its type: debits are negative."""
     kind = int(code) if re.fullmatch(r"[0-9]{3}", code) else 0
     if amount < 0:
         raise tables.RefusedTable(
@@ -199,8 +195,7 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return how many further fields belong to a funds type. The first of `fields` is the funds
-    type."""
+    """Return how many fields belong to a funds type, which is the first of `fields`."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:
@@ -210,7 +205,7 @@ def _skipped(number: int, fields: Sequence[str]) -> int:
 
 
 def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decimal]]:
-    """Yield (type, amount) for each balance and sum in an account record."""
+    """Yield (type, amount) of each balance and sum in an account record."""
     place = 0
     while place < len(fields):
         if code := _at(fields, place):
@@ -221,7 +216,10 @@ def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decima
 def _row(
     account: str, day: str, currency: str, amount: Decimal, rest: Sequence[str]
 ) -> Sequence[str]:
-    """Return an entry's cells. `rest` has the bank's and the customer's reference, and the text."""
+    """Return an entry's cells.
+
+    rest  the bank's reference, the customer's reference, and the text
+    """
     return cells_of(
         account=account,
         booked_at=tables.CellMoment(day),

@@ -1,9 +1,10 @@
 """Reader of CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, any version; streamed, without entities.
 
 A report (052) covers a day in progress, a statement (053) past days, a notification (054) single
-bookings (ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's guide to
-camt.052.001.06 and UniCredit's page on camt, read in November 2026). All three write entries in the
-same form. Only a statement covers its days, and has balances to check its entries with.
+bookings. All write entries alike; only a statement has balances.
+
+Sources: ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's guide to
+camt.052.001.06 and UniCredit's page on camt, read in November 2026.
 """
 
 import re
@@ -27,13 +28,12 @@ MAX_VALUE: Final = 8 * 1024
 """Maximum characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Most bytes of one tag or comment. Until a tag ends, expat before 2.6 scans it again with each
-part, which takes quadratic time."""
+"""Maximum bytes of one tag or comment. Before version 2.6, expat takes quadratic time for one."""
 
 _PART: Final = 64 * 1024
 
 MAX_ENVELOPE: Final = 200
-"""Most elements around the message. A business application header or SOAP envelope has dozens."""
+"""Maximum elements around the message. An application header or SOAP envelope has dozens."""
 
 _STATEMENT: Final = "CAMT.053"
 
@@ -42,18 +42,17 @@ MESSAGES: Final = {
     "BkToCstmrStmt": (_STATEMENT, "Stmt"),
     "BkToCstmrDbtCdtNtfctn": ("CAMT.054", "Ntfctn"),
 }
-"""Format of each message type, and the element with the entries of one account."""
+"""Format of each message type, and its element for one account."""
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
 
 
 class CamtTable(entries.BankTable):
-    """One CAMT file. The parser refuses document types and entities. CAMT has none, and in XML they
-    can read other files or fill memory.
+    """CAMT file. The parser refuses document types and entities, which CAMT never has.
 
-    Because document types and entities are refused, the standard library's parser needs little
-    memory: 64 KiB, a tag of MAX_TAG, and MAX_DEPTH names. So it needs no child process.
+    The parser then needs little memory, and no child process: 64 KiB, a tag of MAX_TAG, and
+    MAX_DEPTH names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,7 +79,7 @@ class CamtTable(entries.BankTable):
 
 @dataclass(slots=True)
 class _CamtEntry:
-    """One `Ntry` while it is parsed."""
+    """Entry (`Ntry`) in parsing."""
 
     amount: str = ""
     currency: str = ""
@@ -96,10 +95,10 @@ class _CamtEntry:
 
 
 class _Camt:
-    """Parser of one document. The path of an element gives its meaning."""
+    """Parser of one document, by the path of each element."""
 
     def __init__(self, table: CamtTable) -> None:
-        """Set up the parser, which adds counts, periods and problems of statements to `table`."""
+        """Set up the parser. It adds counts, periods and problems to `table`."""
         self._table, self._days, self.of_the_day = table, dict[str, str](), 0
         self._message, self._around, self._ended, self._part = 0, 0, False, ""
         self._parser = expat.ParserCreate(namespace_separator=" ")
@@ -121,7 +120,7 @@ class _Camt:
         self._ready: list[entries.Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
-        """Parse more bytes. Raises RefusedTable for broken XML, and for XML other than CAMT."""
+        """Parse more bytes. Raises RefusedTable for anything but CAMT."""
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
@@ -176,8 +175,7 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Find the document's only message, inside whatever envelope there is. Raises RefusedTable
-        if the document has no message, or several."""
+        """Find the document's message in its envelope. Raises RefusedTable for none or several."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
@@ -252,8 +250,7 @@ class _Camt:
                     setattr(self._balance, side, Decimal(amount))
 
     def _end_statement(self) -> None:
-        """Record the days that the statement covers. These are the days of its stated period. If no
-        period is stated, they are the days between its balances."""
+        """Record the covered days: the stated period, or else the days of the balances."""
         days, balance = self._days, self._balance
         balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
         balance.opened, balance.closed = (
@@ -274,8 +271,10 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a statement that covers a single day. This day is the date of an entry
-        that states no date. If the statement covers several days, note a problem and return ""."""
+        """Return the day of a statement of a single day, for entries without a date.
+
+        Notes a problem and returns "" for several days.
+        """
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

@@ -29,7 +29,7 @@ INTERIM: Final = ("CAMT.052", "MT942")
 """Formats of reports within the day. A statement of the whole day follows them."""
 
 NOTIFICATION: Final = "CAMT.054"
-"""Format of notifications on bookings. Notifications may leave bookings out."""
+"""Format of notifications, which may leave bookings out."""
 
 Row = tuple[int, Sequence[str]]
 """(row number, cells in the order of HEADING)"""
@@ -39,13 +39,12 @@ class BankTable(ABC):
     """Base of all formats: the heading, and rows in batches.
 
     format      the format's name, known after the file was read
-    statements  number of statements read to their end
-    compared    number of statements whose balances were compared and accepted: they agree with the
-                entries, or two people accepted the difference
+    statements  number of complete statements
+    compared    number of statements whose balances agree or were accepted by two people
     balances    both balances, with their days, of each statement that states them
-    accepted    id of the proposal by which two people accepted a difference, by `Balances.name`
-    differs     the statement that made us refuse the file, because its difference is not accepted
-    broken      problems of entries that are still to be yielded, by row number
+    accepted    id of the proposal that accepts a difference, by `Balances.name`
+    differs     the statement for which the file was refused, or None
+    broken      problems of coming entries, by row number
     """
 
     format = ""
@@ -91,8 +90,8 @@ class BankTable(ABC):
     def end_statement(self, row: int, found: Balances) -> None:
         """Count a statement that ends at a row, and store its balances.
 
-        Raises RefusedTable if the entries do not add up to the difference of the balances, unless
-        two people accepted this difference.
+        Raises RefusedTable if entries and balances differ, unless two people accepted the
+        difference.
         """
         self.statements += 1
         if found.difference() and found.name not in self.accepted:
@@ -123,8 +122,8 @@ def cells_of(**found: str) -> Sequence[str]:
 def amount_cell(text: str, *, debit: bool) -> str:
     """Return a cell with the amount, negative for a debit.
 
-    An unclear amount is returned as a number that is refused later. If it were returned as a text,
-    a sign or a mark in it could contradict `debit`.
+    An unclear amount stays a number, so that it is refused later: a sign in a text could contradict
+    `debit`.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -145,10 +144,10 @@ def day_after(day: str) -> str:
 
 @dataclass(slots=True)
 class Balances:
-    """The balances of one statement, each with its day, and the sum of its entries.
+    """Balances of one statement, each with its day, and the sum of its entries.
 
-    goes_on   whether this page continues the statement of the previous page
-    proposal  id of the proposal that accepted a difference of the statement or of one of its pages
+    goes_on   whether this page continues the previous page's statement
+    proposal  id of the proposal that accepted a difference of the statement or its pages
     """
 
     opening: Decimal | None = None
@@ -163,32 +162,29 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a key that identifies this statement within the file. The key includes the amount
-        by which balances and entries differ."""
+        """Return a key for this statement and its difference within the file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
-        """Add a booked entry. An unclear amount becomes a problem of its row."""
+        """Add a booked entry. An unclear amount is left to the check of its row."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether this statement begins with the other statement's closing balance."""
+        """Return whether this statement begins with the other one's closing balance."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Subtract the opening balance and the sum of entries from the closing balance. Return 0 if
-        a balance is missing."""
+        """Return the change of balance that entries do not explain; 0 if a balance is missing."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Return a sentence with three amounts: the difference between the balances, the sum of the
-        entries, and the part that the entries do not explain."""
+        """Return a sentence on the change of balance, the sum of entries, and their difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

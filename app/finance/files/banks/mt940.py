@@ -1,9 +1,9 @@
 """Reader of MT940, SWIFT's customer statement, and MT942, its report within the day; by line.
 
-The rules come from SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in
-November 2026). An MT942 has no balances, but may have counts and sums of its entries (90D and 90C).
-The marks EC and ED denote expected entries, which are not booked. Entries below the floor limit
-(34F) are not in the report.
+An MT942 has no balances, but may have counts and sums of its entries (90D and 90C). The marks EC
+and ED mean expected entries, which are not booked. Entries below the floor limit (34F) are missing.
+
+Source: SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in November 2026).
 """
 
 import re
@@ -33,8 +33,10 @@ _ENTRY: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x]. Some banks
-give the bank's reference more characters."""
+"""SWIFT, Standards Category 9, MT940 field 61: 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x].
+
+Some banks give their reference more characters.
+"""
 
 _DIALECT: Final = re.compile(
     rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}}| {{4}})?{_MONEY}"
@@ -42,8 +44,7 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Field 61 as banks write it in practice: lenient in entry date, type and references. An entry that
-matches only this pattern counts if the balances of its statement tie."""
+"""Field 61 as banks write it. An entry in this form counts if its statement's balances tie."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
@@ -77,14 +78,13 @@ _COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Keyword that begins a part of the purpose on its own line (DK, "Anlage 3"). A part that wraps
-continues on the next line without a keyword."""
+"""Keyword of a part of the purpose on its own line (DK, "Anlage 3")."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""End of a full line of field 86 (6*65x) between two digits: banks wrap numbers there."""
+"""Line break between two digits at the end of a full line of field 86 (6*65x)."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, "
@@ -94,12 +94,10 @@ _NOT_AS_SWIFT: Final = (
 _BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"
 
 MAX_FIELD: Final = 64
-"""Most lines of one field; field 86 has six."""
+"""Maximum lines of one field; field 86 has six."""
 
 
 class Mt940Table(BankTable):
-    """One file of MT940 messages."""
-
     format = "MT940"
 
     def __init__(self, path: Path, *, encoding: str | None) -> None:
@@ -185,7 +183,7 @@ class Mt940Table(BankTable):
 
 
 class Mt942Table(BankTable):
-    """One file of MT942 messages, which list booked entries without balances."""
+    """MT942 file, with booked entries but without balances."""
 
     format = "MT942"
 
@@ -239,14 +237,14 @@ class Mt942Table(BankTable):
 
 
 NO_ENTRIES: Final = (0, Decimal(0))
-"""(number, sum) where there are no entries."""
+"""(number, sum) without entries."""
 
 
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field states the number and sum of the booked entries, or of the
-    booked and expected entries together."""
+    """Raise RefusedTable unless a field states the sum of booked entries, with or without expected
+    ones."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -261,7 +259,7 @@ def _check_counted(
 
 
 def _fields(path: Path, encoding: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, tag, value) for each field, joined with its continuation lines."""
+    """Yield (line, tag, value) of each field with its continuation lines."""
     begun: tuple[int, str, list[str]] | None = None
     for number, line in enumerate(tables.lines(path, encoding), 1):
         text = line.rstrip("\r\n")
@@ -332,8 +330,10 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return (text, counterparty) from field 86, which has codes (`?20…?32…`), SWIFT's own words
-    (`/NAME/`), or plain text."""
+    """Return (text, counterparty) from field 86.
+
+    The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
+    """
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:

@@ -11,12 +11,13 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes of a file, which is read whole because OFX elements may end anywhere. A busy account
-has some MB a year. Parsing takes up to eight times the size of the text in memory; no XML library
-is used."""
+"""Maximum bytes of a file. Parsing takes up to eight times as much memory.
+
+A busy account has some MB a year. The file is read whole, because elements may end anywhere.
+"""
 
 MAX_OPEN: Final = 100
-"""Most elements open at a time. An element without a value counts as open until its parent ends."""
+"""Maximum open elements. An element without a value stays open until its parent ends."""
 
 # Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
@@ -36,12 +37,13 @@ _ERRORS: Final = {
     "15501": "the account is in use",
     "15502": "the password is locked",
 }
-"""Codes of a `<STATUS>` and what they mean, as OFX 2.x lists them."""
+"""Meanings of codes in `<STATUS>` (OFX 2.x)."""
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element with the currency of an entry's amount, if it is not the account's currency (OFX 2.2,
-section 5.2). `<CURRENCY>` means an amount in that currency; `<ORIGCURRENCY>` only names the
-currency before conversion, and the amount is in the account's currency."""
+"""Element with the currency of an entry's amount, if not the account's (OFX 2.2, section 5.2).
+
+`<ORIGCURRENCY>` only names the currency before conversion.
+"""
 
 
 class OfxTable(BankTable):
@@ -139,8 +141,10 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments, and with the content of CDATA sections escaped. Raises
-    RefusedTable for a document type, for entities, and for a section that does not end."""
+    """Return the text without comments, and with the content of CDATA sections escaped.
+
+    Raises RefusedTable for a document type, an entity, or a section without an end.
+    """
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
