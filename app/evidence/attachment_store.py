@@ -14,18 +14,16 @@ from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
 About = Literal["order", "break"]
-"""Kinds of things to which a file can be attached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRecord:
-    """An attachment as it is stored.
+    """Attachment as it is stored.
 
     order         order of the attachment; "" for an attachment of a break without an order
     audit_number  number of the attachment's audit entry, which the log seals
-    details       personal data as canonical JSON; None after the personal data was deleted
-    gone_at       when the attachment was detached or erased. Its bytes were then deleted too,
-                  unless another attachment uses them
+    details       personal data as canonical JSON; None after deletion
+    gone_at       when the attachment was detached or erased, with its bytes unless others use them
     """
 
     attachment_id: str
@@ -64,7 +62,7 @@ def _record(row: Sequence[Any]) -> AttachmentRecord:
 async def add_attachment(
     connection: AsyncConnection, attached: AttachmentRecord, body: bytes
 ) -> None:
-    """Store an attachment, and its bytes if they are not stored yet."""
+    """Store an attachment, and its bytes if they are new."""
     rows = [astuple(attached)]
     await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=rows)
     await run(
@@ -87,7 +85,7 @@ async def attachments_of_order(connection: AsyncConnection, order: str) -> list[
 async def attachments_of_subject(
     connection: AsyncConnection, about: About, subject: str
 ) -> list[AttachmentRecord]:
-    """Return the attachments of exactly this order or break, including deleted attachments."""
+    """Return the attachments of exactly this order or break, including deleted ones."""
     of_one = select(_ATTACHMENTS).where(
         _ATTACHMENTS.c.subject == subject, _ATTACHMENTS.c.about == about
     )
@@ -103,7 +101,7 @@ async def attachment_named(connection: AsyncConnection, name: str) -> Attachment
 async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
-    """Return the attachments of these orders that are not deleted, by id."""
+    """Return the present attachments of these orders, by id."""
     return sorted(
         (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,
@@ -111,11 +109,11 @@ async def living_attachments(
 
 
 AT_ONCE: Final = 200
-"""Number of rows read at a time. Each has some hundred bytes of details."""
+"""Number of rows read at a time, each with some hundred bytes of details."""
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return the next batch of attachments, sorted by id. Deleted attachments are left out."""
+    """Return the next batch of present attachments, by id."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -131,7 +129,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
 
 
 async def files_of_none_but(connection: AsyncConnection, names: Collection[str]) -> set[str]:
-    """Return the digests of those files that are used by these attachments and by no others."""
+    """Return the digests of files that only these attachments use."""
     sql = "SELECT sha256, id FROM attachments WHERE gone_at IS NULL AND sha256 IN ({})"
     own = "SELECT sha256 FROM attachments WHERE gone_at IS NULL AND id IN ({})"
     files = {row[0] for row in await select_in(connection, sql=own, values=names)}
@@ -163,8 +161,7 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """An audit entry about an attached or removed file. The entry's leaf is included in the order's
-    number of leaves."""
+    """Audit entry about an attached or removed file. Its leaf counts among the order's."""
 
     number: int
     attachment_id: str
@@ -175,8 +172,7 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return the audit entries about files that were attached to or removed from an order and its
-    breaks, up to the instant `until`."""
+    """Return the audit entries about files of an order and its breaks, up to an instant."""
     rows = await connection.execute(
         text(
             statement(
@@ -202,8 +198,7 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return the order of a break, or "" for a break that has no order. Return None for an unknown
-    break."""
+    """Return a break's order, or "" if it has none; None for an unknown break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

@@ -6,8 +6,8 @@
     3 seal    an audit entry with the digests of bytes and details. The entry gets a leaf in the log
               that counts among the order's leaves, and so does the entry of a removal
 
-A file is personal by default: an erasure of the order deletes it, and so does `detach`. The trail
-still says that a file with this digest was attached, by whom and when, and that it is gone.
+A file is personal: an erasure of the order deletes it, and so does `detach`. The trail still has
+its digest, who attached it, and that it is gone.
 """
 
 import hashlib
@@ -49,26 +49,23 @@ KIND_WORDS: Final[dict[str, str]] = {
 """Name of each kind in a letter."""
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Maximum size of a file in bytes: a scan of some dozen pages. Payment services accept 2 to 20 MB
-of evidence in all."""
+"""Maximum bytes of a file: some dozen scanned pages. Payment services accept 2 to 20 MB in all."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Maximum total size in bytes of the files of an order or a break. A bundle with them is read into
-memory as a whole."""
+"""Maximum total bytes of the files of an order or break. A bundle is read into memory."""
 
 MOST_OF_ONE: Final = 30
-"""Maximum number of files of an order or a break. Somebody at a bank looks through them."""
+"""Maximum number of files of an order or break. Somebody at a bank looks through them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
 MAX_PARCEL: Final = 80
-"""Maximum length in characters of a file's name, its note, a carrier, or a tracking number."""
+"""Maximum characters of a file's name, its note, a carrier, or a tracking number."""
 
 _PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
 
 ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
-"""Accepted media types, with the endings of their files in a bundle. They are pages and pictures
-that every computer can show, and nothing that can be run."""
+"""Accepted media types with their file endings. None can be run."""
 
 _MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
 _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -76,29 +73,29 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
     _PNG: (b"IHDR", b"IEND"),
     _JPEG: (b"\xff\xd9",),
 }
-"""Marks that a complete file of each type contains, and a truncated file lacks. For a PDF they are
-the pointer to its contents and its end (ISO 32000-1, 7.5.5); for a PNG its first and last chunk;
-for a JPEG its end marker."""
+"""Marks that a complete file of each type contains (for PDF, ISO 32000-1, 7.5.5)."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum number of pixels of a picture. An A4 page at 600 dots an inch has 35 million. Layout
-decodes every pixel to several bytes, and a file of a few kilobytes can hold billions of pixels."""
+"""Maximum number of pixels. An A4 page at 600 dots an inch has 35 million.
+
+Layout decodes every pixel, and a few kilobytes can hold billions.
+"""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""Pattern of a JPEG frame's header (ITU-T T.81, B.2.2): precision, lines, columns. The whole file
-is searched, because programs write different data before the header. A match in an embedded
-thumbnail does no harm."""
+"""Header of a JPEG frame (ITU-T T.81, B.2.2): precision, lines, columns.
+
+The whole file is searched, because programs write different data before the header.
+"""
 
 PDF_END_BYTES: Final = 4096
-"""Number of bytes at a PDF's end that are searched for the end mark. The mark is in the last 1,024
-bytes, but mail programs add bytes after it."""
+"""Bytes at a PDF's end that are searched for the end mark. Mail programs add bytes after it."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
-"""Media type by the ending of a file's name. Other endings are ignored: text files have many."""
+"""Media type by file ending. Other endings are ignored."""
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
@@ -109,7 +106,7 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """A file to attach, with its order or break. `carrier` and `tracking` describe a delivery.
+    """File to attach, with its order or break.
 
     name  the file's name on the person's computer
     note  the person's remark about the file
@@ -154,8 +151,7 @@ class AttachmentListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """An attachment, for people who may see it. `name`, `note`, `carrier` and `tracking` are empty
-    if the attachment was deleted."""
+    """Attachment, for people who may see it. Texts are empty after deletion."""
 
     record: attachment_store.AttachmentRecord
     name: str = ""
@@ -168,7 +164,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the JSON document, with possible phone numbers masked but for the last digits."""
+        """Return the JSON document, with possible phone numbers masked."""
         return document_of(
             AttachmentDocument,
             self.record,
@@ -183,16 +179,14 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """Build an attachment from its row. The attachment's name, note, carrier and tracking number
-    come from the row's details."""
+    """Build an attachment from its row."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type that a file's bytes show, whatever its name says. Return None if the
-    type is not accepted."""
+    """Return the media type that a file's bytes show; None if it is not accepted."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -207,9 +201,10 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or media type, and what to do; None if
-    it fits. Only marks in the bytes are examined. The file is not parsed, because it may be
-    hostile."""
+    """Return why a file's content does not fit its name or media type; None if it fits.
+
+    Only marks in the bytes are examined: a hostile file is not parsed.
+    """
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (
@@ -236,8 +231,8 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     """Store a file, and record the attachment in the audit trail.
 
-    Raise UsageError if the person may not attach files, if the file is not accepted, or if there
-    are too many. Raise NotFoundError for an unknown order or break. Each message says what to do.
+    Raise UsageError for a missing permission, an unacceptable file or too many files, and
+    NotFoundError for an unknown order or break.
     """
     media = _checked(asked)
     if asked.about == "order":
@@ -329,7 +324,6 @@ def _checked(asked: AttachRequest) -> str:
 
 
 def shown_name(path_name: str) -> str:
-    """Return a file's name for a listing: printable, and not too long."""
     return printable(path_name)[-MAX_NAME:] or "file"
 
 
@@ -358,8 +352,7 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return the attachment with this id. Raise NotFoundError for an unknown id, and UsageError if
-    the attachment was deleted."""
+    """Return a present attachment. Raise NotFoundError, or UsageError for a deleted one."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -373,9 +366,11 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Delete an attachment: its bytes, name and note. The trail keeps the file's digest, the
-    deletion and the reason. Raise NotFoundError for an unknown id. Raise UsageError if the person
-    may not delete attachments, if the reason is empty, or if the attachment was already deleted."""
+    """Delete an attachment: its bytes, name and note. The trail keeps the digest.
+
+    Raise NotFoundError. Raise UsageError for a missing permission, an empty reason, or a deleted
+    attachment.
+    """
     checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
@@ -394,8 +389,10 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Return the attachments of an order and its breaks, or of one break, including deleted ones.
-    Raise NotFoundError for an unknown order or break."""
+    """Return the attachments of an order and its breaks, or of one break, with deleted ones.
+
+    Raise NotFoundError.
+    """
     async with context.database.reading() as connection:
         if break_ is not None:
             if await attachment_store.order_of_break(connection, break_) is None:
@@ -415,8 +412,7 @@ def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
 async def attachment_bytes(
     connection: Connection, record: attachment_store.AttachmentRecord
 ) -> bytes:
-    """Return an attachment's bytes. Raise UsageError if the bytes are missing or their digest is
-    not the recorded one."""
+    """Return an attachment's bytes. Raise UsageError if they are missing or altered."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
@@ -429,9 +425,8 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes, and record the access in the trail. Raise UsageError if
-    the person may not see attachments or the attachment was deleted, and NotFoundError for an
-    unknown id."""
+    """Return an attachment with its bytes, and record the access. Raise UsageError or
+    NotFoundError."""
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)

@@ -1,4 +1,4 @@
-"""Building of the bundle: files, manifest, signature, ZIP."""
+"""Building of the bundle: files, manifest, signature, ZIP. Leaves out gathering the evidence."""
 
 import asyncio
 import hashlib
@@ -45,15 +45,14 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """Files of a bundle by name. The files in `shown` are in every bundle; the files in `personal`
-    are only in a full bundle."""
+    """Files of a bundle by name. Those in `personal` are only in a full bundle."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
-    """Return all files of a bundle except the key, the manifest and the manifest's signature.
+    """Return all files of a bundle except the key, the manifest and its signature.
 
     key  name of the signing key
     """
@@ -121,7 +120,7 @@ _json: Final = canonical_json
 
 
 def entry(data: bytes) -> dict[str, Any]:
-    """Return the manifest entry of a file."""
+    """Return a file's entry in the manifest."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
@@ -133,8 +132,7 @@ HARMLESS: Final = frozenset(
         "webhook-timestamp",
     }
 )
-"""Headers whose values a redacted bundle shows: headers of HTTP itself and of Standard Webhooks,
-which name no person. A sender may put anything into any other header."""
+"""Headers whose values a redacted bundle shows: those of HTTP itself and of Standard Webhooks."""
 
 
 # --- deliveries ----------------------------------------------------------------------------------
@@ -186,7 +184,7 @@ def _add_delivery(
 
 
 def _redacted(address: str, masking: Masking) -> str:
-    """Return an address without the values in its query. The names of the parameters stay."""
+    """Return an address without the values in its query."""
     path, mark, query = address.partition("?")
     pairs = (pair.partition("=") for pair in query.split("&"))
     shown = "&".join(f"{name}{sign}{UNSHOWN if value else ''}" for name, sign, value in pairs)
@@ -204,7 +202,7 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return our requests to the service, with their keys, and the service's answers."""
+    """Return our requests to the service, with keys and answers."""
     stored = dossier.history.as_stored().records
     records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []
@@ -222,16 +220,17 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return the content that the leaf with this name seals, as the bundle's documents show it."""
+    """Return the content that a leaf seals, as the bundle's documents show it."""
     return document_of_parts(dossier.sealed.said[name])
 
 
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add an attached file and its details to the personal files. Return the attachment's document.
-    In a redacted bundle, the document states only the digests of the file and the details, as the
-    audit entry does."""
+    """Add an attached file and its details to the personal files. Return its document.
+
+    In a redacted bundle, the document has only digests.
+    """
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -298,19 +297,17 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 
 
 KEY: Final = "evidence-key.pub"
-"""File with the public key in the format that `minisign -p` reads."""
+"""File with the public key for `minisign -p`."""
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""First line of the signature file. No signature covers this line, but it is always the same, so a
-change is noticed."""
+"""First line of the signature file. No signature covers it, so it is constant."""
 
 KEY_PEM: Final = "evidence-key.pem"
-"""File with the same public key in the format that `openssl` reads."""
+"""File with the public key for `openssl`."""
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bundle's bytes, which depend only on the dossier and the key. Raise UsageError if
-    the bundle is larger than `verify` accepts."""
+    """Return the bundle's bytes. Raise UsageError for more than `verify` accepts."""
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
@@ -328,8 +325,7 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the manifest, which is to be signed. It states the order, the instant, the program
-    that rendered files, and the digest of every file, including the files that are left out."""
+    """Return the manifest to sign, with the digest of every file, even of those left out."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -349,14 +345,16 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Pause in seconds between two tries to seal everything. A batch takes less, but if many rows wait,
-another process may be sealing for some seconds."""
+"""Pause in seconds between two tries to seal everything. Another process may be sealing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """Request for a bundle. `reason` is why personal data are needed; without a reason they are
-    left out. `attachments` says whether attached files are included, or only their digests."""
+    """Request for a bundle.
+
+    reason       why personal data are needed; without it they are left out
+    attachments  whether to include attached files instead of only their digests
+    """
 
     order: str
     as_of: instants.Instant | None = None
@@ -367,11 +365,10 @@ class BundleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A finished bundle, with facts about it.
+    """Finished bundle.
 
-    due                  whether the order was not folded yet, so that the bundle lacks the order's
-                         next revision
-    cosigned_by_too_few  whether fewer witnesses than the quorum cosigned the bundle's checkpoint
+    due                  whether the order was not folded yet, so that its next revision is missing
+    cosigned_by_too_few  whether the quorum of witnesses is missing
     attachments          number of attached files; None if they were not requested
     """
 
@@ -396,9 +393,10 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build the bundle. To include personal data, the person needs a reason and a role that may
-    unmask. Raise UsageError if the person may not build the bundle or the reason is empty, and
-    NotFoundError for an unknown order."""
+    """Build the bundle. Personal data need a reason and a role that may unmask.
+
+    Raise UsageError for a missing permission or an empty reason, and NotFoundError.
+    """
     full = request.reason is not None
     if full:
         checked_reason(context, request.reason or "")
@@ -441,8 +439,7 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError if the person may not export the restricted data. Exporting requires the
-    permission to erase."""
+    """Raise UsageError unless the person may erase, which exporting restricted data requires."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -459,9 +456,10 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Seal the newest entries and the day's tree of all orders, then gather the dossier. Repeat
-    this several times, because another sealer may be sealing some of the entries. Raise UsageError
-    if older evidence is still unsealed. A verifier would advise against relying on such a bundle.
+    """Seal everything about the order, then gather the dossier.
+
+    Several tries, because another sealer may be at work. Raise UsageError if older evidence stays
+    unsealed: verifiers advise against such a bundle.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
@@ -498,7 +496,7 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Record in the trail who built the bundle and why. Called before the bundle is handed over."""
+    """Record who built the bundle and why, before it is handed over."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

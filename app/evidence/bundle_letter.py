@@ -1,9 +1,8 @@
 """report.html: the letter of an evidence bundle. Two printed pages state what was ordered, what was
 paid, and what was known when.
 
-Leaves out what does not fit. A letter about thousands of deliveries is as long as any other, and
-says which file has the rest. Every bundle of an order and instant has the same letter, with times
-in the merchant's zone (letter_times.py).
+Longer tables are cut, with the name of the file that has the rest. Equal orders and instants give
+equal letters, with times in the merchant's zone (letter_times.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterArrival:
-    """The first delivery of an event: when it arrived, and how its signature was verified again.
+    """First delivery of an event, with its signature verified again.
 
     key     fingerprint of the key that made the signature; None if no key fits
     public  whether the key is a public key
@@ -44,7 +43,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision that was published to the shop's systems, with the time of publication."""
+    """Revision that was published to the shop's systems."""
 
     at: Instant
     outcome: str
@@ -55,8 +54,7 @@ class PublishedOutcome:
 class LetterFacts:
     """Facts for the letter that are not in the ledger.
 
-    They come from the database when a bundle is built, and from the bundle's own files when the
-    bundle is verified. Both must give the same letter.
+    They come from the database for a new bundle, and from the bundle's files for its verification.
 
     history     history as the bundle contains it
     checkpoint  signed head to which the proofs lead; empty if nothing is sealed yet
@@ -79,7 +77,7 @@ class LetterFacts:
 
 
 STAMP: Final = "SANDBOX"
-"""Stamp on everything made in a sandbox, where no money moves."""
+"""Stamp on everything made in a sandbox."""
 
 OF_SANDBOX: Final = "tallyhook.sandbox/"
 """Prefix of the origin of a sandbox's log."""
@@ -88,16 +86,15 @@ WIDTH: Final = 680
 """Width of the drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
-"""Left edge of the first column. The lanes' names are to the left of this edge."""
+"""Left edge of the first column, after the lanes' names."""
 
 MAX_COLUMNS: Final = 13
-"""Maximum number of moments in a drawing. With more moments, their times would overlap."""
+"""Maximum number of moments in a drawing, so that their times do not overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """An event with two moments. `at` is when the event happened, as the provider states.
-    `received_at` is when the first delivery of the event arrived."""
+    """Event with the times of its occurrence and of its first delivery."""
 
     number: int
     at: Instant
@@ -149,7 +146,7 @@ ROWS: Final[Mapping[str, int]] = {
     "revisions": 5,
     "keys": 4,
 }
-"""Maximum number of rows of each table, so that the letter fits on two pages."""
+"""Maximum number of rows of each table, for a letter of two pages."""
 
 WORDS: Final[Mapping[str, str]] = {
     "order_placed": "The order was placed",
@@ -171,10 +168,10 @@ WORDS: Final[Mapping[str, str]] = {
 }
 
 _SENTENCE: Final = 260
-"""Maximum length in characters of a sentence in the explanation, with its ids."""
+"""Maximum characters of a sentence in the explanation, with its ids."""
 
 _TEXT: Final = 120
-"""Maximum characters of a cell. The data files have longer references and reasons in full."""
+"""Maximum characters of a cell. The data files have texts in full."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
@@ -202,8 +199,7 @@ def _newest(
     widths: Sequence[float],
     **more: Any,
 ) -> list[letters.Block]:
-    """Return a table of the last rows, followed by the number of further rows in the file. Return
-    an empty list if there are no rows."""
+    """Return a table of the last rows with the number of others; no blocks without rows."""
     left = len(rows) - ROWS[name]
     note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -233,8 +229,7 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Bl
 
 
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    """Return when each event happened and arrived. Also return the messages about the order that
-    could not be read as events."""
+    """Return when each event happened and arrived, and the unreadable messages."""
     heard, none = ledger.case.heard, "The payment service has said nothing about this order."
     if unheard.messages:
         none = "No message about this order could be read."
@@ -296,8 +291,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Blo
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
-    """Return the letter's section on the chain of evidence. It says how deliveries were verified
-    and stored, and what proves that."""
+    """Return the letter's section on how deliveries were verified and stored."""
     unread = len(facts.unheard.messages)
     arrived: list[letters.Phrases] = ["No request from the payment service on this order arrived."]
     if facts.arrivals:
@@ -364,8 +358,7 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on the messages that may be about the order but are not in the history, and
-    on the last delivery of each source."""
+    """Return sentences on messages outside the history, and on each source's last delivery."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"
@@ -406,7 +399,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return table rows for the price and for the parts that were paid in another way.
+    """Return table rows for the price and for parts paid in another way.
 
     price  label of the whole price
     due    label of the remaining amount
@@ -458,9 +451,7 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a table row for a record.
 
-    first  whether this record is the order's first statement of a price. The row of the first
-           statement has the time at which the order was placed. The row of a later statement has
-           the time at which the statement was recorded
+    first  whether this is the order's first price. Its time is that of the order's placing
     """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
@@ -481,8 +472,7 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
 def _arrivals(
     arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
 ) -> list[letters.Phrases]:
-    """Describe when the requests arrived, and how the signature of each event's first request was
-    verified again.
+    """Return phrases on when requests arrived and how their signatures were verified again.
 
     came  time of arrival of each request
     """

@@ -1,8 +1,8 @@
 """Known facts of an order's dispute, and the evidence that a bank asks for, which depends on the
 reason.
 
-A dispute's reason is the provider's word or a card network's code. Lines in this module sort these
-reasons into families. If no line lists a reason, a person can choose the family.
+Lines in this module sort providers' words and card networks' codes into families. A person can
+choose the family of any other reason.
 """
 
 import re
@@ -78,13 +78,13 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a provider's reason or network's code; None if it is not listed."""
+    """Return the family of a provider's reason or network's code; None if unknown."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
 
 EventKey = tuple[str, str, str]
-"""Source, event id and digest of the body. Two sources may use equal event ids."""
+"""Source, event id and digest of the body. Ids of two sources may be equal."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
@@ -96,12 +96,11 @@ STATE_WORDS: Final[Mapping[State, str]] = {
 
 
 def exact(instant: Instant | None) -> str | None:
-    """Format an instant for JSON, to the second; None for None."""
+    """Format an instant for JSON, to the second."""
     return None if instant is None else format_instant(to_second(instant))
 
 
 def to_second(instant: Instant) -> Instant:
-    """Truncate an instant to the second."""
     return Instant(instant - instant % SECOND)
 
 
@@ -130,13 +129,13 @@ class CaseItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """A dispute, as its messages describe it.
+    """Dispute as its messages describe it.
 
-    reference   the provider's reference of the dispute; None if the messages state none
+    reference   the provider's reference of the dispute, or None
     payment     reference of the disputed payment
     reason      the provider's word or the card network's code
-    family      family to which the reason belongs
-    still_lost  amount that stays lost, if the dispute was won or lost only in part
+    family      family of the reason
+    still_lost  amount that stays lost after a partial decision
     respond_by  deadline for the shop's answer
     """
 
@@ -153,8 +152,7 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence. If the dispute was won or lost only
-        in part, the words include the amount that stays lost."""
+        """Return the dispute's state as the end of a sentence, with a partial loss."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -179,8 +177,7 @@ def is_overdue(
 def deadline_words(
     dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
 ) -> str:
-    """Return a sentence on the bank's deadline for an answer, and on what can be done after the
-    deadline.
+    """Return a sentence on the bank's deadline, and on what can be done after it.
 
     respond_by  the deadline, formatted; None if unknown
     """
@@ -200,17 +197,15 @@ def deadline_words(
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """Return the messages about any dispute, ordered by date."""
+    """Return the messages about any dispute, by date."""
     messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
     return sorted(messages, key=lambda each: (each.at, each.first))
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute. If no dispute is open, return the newest dispute.
-    Return None if the order has no dispute.
+    """Return the order's newest open dispute, or else its newest; None without any.
 
-    respond_by  deadline for the shop's answer, by event key, for events whose body states a
-                deadline
+    respond_by  deadline for the shop's answer, by event
     """
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
@@ -252,9 +247,10 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return the state and the lost amount of the dispute to which these messages belong. The
-    ledger determines both. Messages are compared by event key, because two sources may use equal
-    ids."""
+    """Return the state and lost amount of these messages' dispute, as the ledger has them.
+
+    Events are compared by key, because ids of two sources may be equal.
+    """
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
@@ -267,8 +263,10 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost, if the dispute was won or lost only in part. Return None
-    if none of these messages states the dispute's present state."""
+    """Return the amount that stays lost after a partial decision.
+
+    Returns None if none of these messages states the dispute's present state.
+    """
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -278,14 +276,14 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
-    """Input of the checklist for an answer.
+    """Facts for the checklist of an answer.
 
-    respond_by        the bank's deadline for an answer; None if it is unknown
+    respond_by        the bank's deadline; None if unknown
     missing_merchant  names of the empty settings about the merchant
     fulfilled         whether the shop's records say that the order was fulfilled
     refunded          whether money was returned
     payments          number of successful payments of the order
-    earlier           number of the customer's earlier orders that were not disputed
+    earlier           number of the customer's earlier undisputed orders
     decided           whether the dispute was won or lost
     """
 
@@ -303,14 +301,17 @@ class CaseFacts:
 
     @property
     def tracked(self) -> bool:
-        """Return whether a delivery is attached with its carrier and tracking number."""
+        """Return whether an attached delivery has its carrier and tracking number."""
         return any(each.carrier and each.tracking for each in self.attachments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An item of evidence for a letter. `there` says whether the shop has the item. `do` says how
-    to get a missing item."""
+    """Item of evidence for a letter.
+
+    there  whether the shop has it
+    do     how to get it
+    """
 
     name: str
     sentence: str
@@ -323,8 +324,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items of evidence that answer a dispute of this family. The first items belong in
-    every letter."""
+    """Return the evidence that answers a dispute of this family, the most general first."""
     return [
         Item(
             name="merchant",

@@ -49,20 +49,19 @@ MOST_OF_EARLIER: Final = 8
 """Maximum number of messages read about an earlier order. A payment has two or three."""
 
 MOST_EARLIER: Final = 5
-"""Maximum number of earlier orders that a letter lists, newest first."""
+"""Maximum number of earlier orders in a letter, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """The merchant who answers a dispute, from the settings. A member is empty if its setting is
-    missing."""
+    """Merchant who answers a dispute. A member is empty if its setting is missing."""
 
     name: str = ""
     address: str = ""
     contact: str = ""
 
     def missing(self) -> tuple[str, ...]:
-        """Return the names of the settings that are empty."""
+        """Return the names of the empty settings."""
         parts = {
             "TALLYHOOK_MERCHANT": self.name,
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
@@ -73,8 +72,7 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for a case. The person states `family` and `respond_by` here if no message states
-    them."""
+    """Request for a case. `family` and `respond_by` are for what no message states."""
 
     order: str
     as_of: Instant | None = None
@@ -85,7 +83,7 @@ class CaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrder:
-    """An earlier order of the customer that was paid and never disputed."""
+    """Earlier order of the customer that was paid and never disputed."""
 
     order: str
     paid_at: Instant
@@ -121,15 +119,15 @@ class CaseDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
-    """An order's case at one instant, with the customers' phone numbers masked in its texts.
+    """Case of an order at one instant, with masked phone numbers.
 
-    stated    values that messages state about the disputed payment. A key is a member of the
-              profile's section [transaction], or `name`, `email` or `card` of the customer
+    stated    stated values about the disputed payment, by member of the profile's section
+              [transaction], or `name`, `email` or `card` of the customer
     limits    limits of the dispute's channel and card network on what may be sent
-    rules     for each card network's rule on earlier purchases, whether the dispute qualifies
+    rules     result of each card network's rule on earlier purchases
     unheard   messages that may be about the order but are not in the history
-    behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 if there
-              is none
+    behind_s  age in seconds of the oldest unread delivery that may be about the order; 0 without
+              one
     """
 
     order: str
@@ -151,12 +149,12 @@ class DisputeCase:
 
     @property
     def overdue(self) -> bool:
-        """Return whether the deadline for an answer has passed and the dispute is undecided."""
+        """Return whether the deadline has passed and the dispute is undecided."""
         return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
-        """Return a sentence on the deadline for an answer, and on what to do after it."""
+        """Return a sentence on the deadline, and on what can be done after it."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
@@ -188,7 +186,7 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family that a person named, if any. Raise UsageError for an unknown name."""
+    """Return a family by its name, if given. Raise UsageError for an unknown one."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -272,7 +270,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return the deadline for answering each order's dispute; None if no message states it."""
+    """Return each order's deadline for an answer; None if no message states it."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -288,7 +286,7 @@ async def dispute_deadlines(
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
 ) -> dict[disputes.EventKey, Instant]:
-    """Return the deadlines that the stored bodies of dispute messages state, by event key."""
+    """Return the deadlines in the stored bodies of dispute messages, by event."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
     disputed = (each for each in known.deliveries if each.event.digest in wanted)
@@ -306,8 +304,10 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield the first stored delivery of each event, with its source and request. Skip events whose
-    source is not configured, and events that did not come in a signed message."""
+    """Yield the first stored delivery of each event, with its source and request.
+
+    Skips unconfigured sources, and events that did not come in a signed message.
+    """
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -321,8 +321,7 @@ async def _bodies(
 
 
 def _is_of(reported: disputes.ReportedDispute | None, event: Event) -> bool:
-    """Return whether an event is about the disputed payment. Return True for any event if the
-    dispute names no payment."""
+    """Return whether an event may be about the disputed payment."""
     if reported is None or reported.payment is None:
         return True
     return (event.source, event.payment) == (reported.source, reported.payment)
@@ -337,10 +336,9 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state about the disputed payment, or about all payments if
-    the dispute names no payment.
+    """Return the values that messages state about the disputed payment, or about all payments.
 
-    most  maximum number of events whose messages are read. The newest events are used
+    most  maximum number of events whose messages are read, the newest
     """
     about = by_event(each for each in known.deliveries if _is_of(reported, each.event))
     newest = [each for of_event in about[-most:] for each in of_event]
@@ -380,13 +378,12 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
-    """Return two lists: earlier orders, oldest first, and earlier purchases.
+    """Return earlier orders, oldest first, and earlier purchases.
 
-    An earlier order has the phone number of this order, and was never disputed. An earlier purchase
-    may be by the same customer: its phone number, email address, name or card has the same digest.
+    An earlier order has this phone number and no dispute. An earlier purchase has this phone
+    number, email address, name or card.
 
-    whole  whether to search for purchases by all digests and not only by phone numbers. The bodies
-           of the purchases' messages are then read, too
+    whole  whether to search by all of these, which reads bodies, or only by phone numbers
     """
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     noted = {each[0] for each in await notes_of(connection, things)}
@@ -418,8 +415,7 @@ async def _earlier(
 def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
-    """Return the time and amount of the first payment of an order. If the dispute names a payment,
-    return that payment's time and amount."""
+    """Return the time and amount of an order's disputed payment, or of its first."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries

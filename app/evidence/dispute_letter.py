@@ -43,12 +43,12 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
-"""Labels for the facts about a payment that messages may state."""
+"""Labels of stated facts about a payment."""
 
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 
 MOST_FACTS: Final = 16
-"""Maximum number of facts, so that they fit on a page. The evidence bundle has all facts."""
+"""Maximum number of facts, for one page."""
 
 _RECORDS: Final[Mapping[str, str]] = {
     "order_placed": "The customer placed the order",
@@ -69,15 +69,15 @@ _CLAIMS: Final[Mapping[str, str]] = {
     "dispute_won": "The dispute was decided for the shop",
     "dispute_lost": "The dispute was decided for the customer",
 }
-"""Wording of the payment service's claims that are listed only once."""
+"""Wording of the payment service's claims that are listed once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """A file that is appended to the letter.
+    """File that is appended to the letter.
 
     text     text to show for a text file or a mail
-    smaller  whether `content` is the file's picture at a lower resolution
+    smaller  whether `content` is a picture at a lower resolution
     """
 
     number: int
@@ -88,7 +88,7 @@ class Exhibit:
 
 
 class LetterMomentDocument(TypedDict):
-    """A moment to the second, in the merchant's time zone and in UTC."""
+    """Moment to the second, in the merchant's time zone and in UTC."""
 
     at: InstantText | None
     local: str | None
@@ -188,7 +188,7 @@ class LetterDocument(LetterTextDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """The content of a letter, with its files and the case from which it was made."""
+    """Letter with its files and its case."""
 
     document: LetterTextDocument
     exhibits: tuple[Exhibit, ...]
@@ -202,8 +202,7 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter. The trail is not changed; only `take_letter` records there that somebody
-    takes a letter.
+    """Make the letter, without an audit entry (see `take_letter`).
 
     personal  whether the letter may name the customer
 
@@ -380,9 +379,11 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield the time, text and basis of each statement by the payment service. Each movement of
-        money is yielded once, with only the amount that it moved, so that the lines add up. Any
-        other statement is yielded once for each payment or movement that it is about."""
+        """Yield the time, text and basis of each statement by the payment service.
+
+        Each movement appears once with its own amount, so that the lines add up. Other statements
+        appear once for each payment or movement.
+        """
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -446,7 +447,7 @@ class _Writer:
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""Claim by which messages state a movement, for each kind of movement."""
+"""Claim that states a movement, by kind of movement."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
@@ -479,19 +480,17 @@ def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
 
 
 MOST_TEXT: Final = 20_000
-"""Maximum length in characters of an appended text: about eight pages."""
+"""Maximum characters of an appended text: about eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
-"""Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second; most
-files take a tenth of a second."""
+"""Limits for laying out one exhibit. A picture with MAX_PIXELS takes 400 MiB and a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
-"""Limits for reading one mail. Mails are text, so a mail that takes longer was made to do so."""
+"""Limits for reading one mail. Only a hostile mail takes longer."""
 
 
 async def _text(content: bytes) -> str:
-    """Return the text to show for a file. For a mail, this is its head, its text and a list of its
-    attachments."""
+    """Return the text to show for a file; for a mail its head, text and list of attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

@@ -1,8 +1,8 @@
 """Rules of card networks on earlier purchases as evidence that a customer made a disputed purchase.
 
-Purchases are compared by what messages state about them; a value that nobody stated does not match.
-Pure: no clock and no I/O. Each rule names the pages that state it. The networks' own rule books are
-not public in full. If two pages differ, the stricter rule is used.
+A value that nobody stated does not match. Pure: no clock and no I/O. Each rule names the pages that
+state it, because the networks' rule books are not public in full. If two pages differ, the stricter
+rule is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,12 @@ from reconcile.instants import DAY, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """A payment by a customer.
+    """Payment by a customer.
 
-    processed_at  time of the capture; None if no message dates the capture
+    processed_at  time of the capture, or None
     settled       whether the payment was captured and none of it was returned
     disputed      whether a dispute of the payment is known
-    stated        values that messages state. A key is a member of the profile's section
-                  [transaction], or `email`. A key may have several values
+    stated        stated values, by `email` or a member of the profile's section [transaction]
     """
 
     order: str
@@ -32,8 +31,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether the two purchases have an equal value in the list named `member`. Upper
-        and lower case make no difference."""
+        """Return whether the purchases share a value of `member`, in any case."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -42,13 +40,12 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRule:
-    """A card network's programme by which earlier purchases count as evidence.
+    """Programme of a card network that counts earlier purchases as evidence.
 
     code      the reason code to which the programme applies
-    groups    groups of compared fields, such as an address. A field agrees if the disputed purchase
-              and both earlier purchases have the same value in it
-    at_least  number of fields that must agree. If there are several groups, a field must agree in
-              every group, and only one field of each group counts
+    groups    groups of compared fields. A field agrees if the disputed purchase and both earlier
+              purchases have one value in it
+    at_least  minimum number of agreeing fields, with one from every group if there are several
     one_of    fields of which at least one must agree
     source    page that states the rule
     read      day on which the page was read
@@ -101,12 +98,11 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
     "mc": "mastercard", "american express": "amex", "american_express": "amex",
     "diners_club": "diners",
 }  # fmt: skip
-"""Names of card networks, by the different names that some providers use."""
+"""Names of card networks by providers' other names for them."""
 
 
 def network_of(words: Sequence[str]) -> str | None:
-    """Return the card network that a payment's messages name. Return None if they name no network
-    or more than one."""
+    """Return the only card network that a payment's messages name, or None."""
     found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
@@ -124,8 +120,7 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Result of applying a rule to a dispute. `orders` are the orders by which the dispute
-    qualifies, and `because` is the reason why it qualifies or does not."""
+    """Result of applying a rule to a dispute, with the orders by which it qualifies."""
 
     rule: NetworkRule
     because: str
@@ -133,7 +128,7 @@ class Qualification:
 
     @property
     def sentence(self) -> str:
-        """Describe in one sentence whether the payment qualifies, and why."""
+        """Return a sentence on whether the payment qualifies, and why."""
         if self.orders:
             return f"This payment qualifies for {self.rule.name}: {self.because}."
         return f"This payment does not qualify for {self.rule.name}, because {self.because}."
@@ -148,8 +143,7 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Apply a network's rules to a disputed purchase. If no message names the network, apply all
-    rules.
+    """Apply the network's rules to a disputed purchase; all rules if the network is unknown.
 
     fraud  whether the customer says that somebody else paid; if not, no rule applies
     """
@@ -214,8 +208,7 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the names of the values in which both earlier purchases agree with the disputed
-    purchase. Return () if these values do not satisfy the rule."""
+    """Return the fields that agree in all three purchases; () if they do not satisfy the rule."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

@@ -49,14 +49,13 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """The facts about a delivery's signature that can be verified again.
+    """Facts about a delivery's signature that can be verified again.
 
     scheme       the profile's word for the scheme, such as `hmac-sha256`
-    signed       the profile's template of the signed content; None if code builds the content
+    signed       the profile's template of the signed content; None if code builds it
     where        place of the signature in the request
-    key          fingerprint of the key that verifies the signature; None if no current key verifies
-                 it
-    public       the key with this fingerprint, in PEM; None if the key is not a public key
+    key          fingerprint of the verifying key; None if no current key fits
+    public       the public key in PEM, or None
     content      the signed bytes; None if they contain a secret
     signed_at    time of signing that the request states
     sentence     all these facts in a sentence for people
@@ -74,7 +73,7 @@ class ProvenSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """A delivery with its stored facts, and what they prove.
+    """Delivery with its stored facts, and what they prove.
 
     body     the event's bytes, possibly from an earlier delivery; None if they were deleted
     method   the request's HTTP method
@@ -92,13 +91,12 @@ class DeliveryEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A source with its current profile.
+    """Source with its current profile.
 
     orders    `shared` if the source's orders are shared with other sources, otherwise `own`
-    link_by   what links a payment to an order, as the setting states
-    captures  payment methods whose payments are captured automatically
-    vouchers  redacted authorization headers. `captures` applies to the requests that have one of
-              these headers
+    link_by   what links a payment to an order
+    captures  payment methods with automatic capture
+    vouchers  redacted authorization headers of the requests to which `captures` applies
     text      the profile's file, which has no secrets
     """
 
@@ -113,10 +111,10 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """An attachment, with the names of its leaves in the log.
+    """Attachment with its leaves in the log.
 
     attached  leaf of the audit entry about the attachment
-    removed   leaf of the audit entry about its removal; None if it was not removed
+    removed   leaf of the audit entry about its removal, or None
     details   the file's details as stored; None if the file was deleted or not requested
     content   the file's bytes; None if the file was deleted or not requested
     """
@@ -133,16 +131,14 @@ class AttachedFile:
 class Dossier:
     """Everything known about one order at an instant.
 
-    deliveries  the first delivery of each event; the times of redeliveries are in the history and
-                log
-    history     what was known at the instant; a redacted bundle masks customers' phone numbers in
-                it
+    deliveries  the first delivery of each event; redeliveries are in the history and log
+    history     what was known at the instant; masked in a redacted bundle
     details     texts stored for records, such as the service's answer, by record id
     lines       lines of order books and statements about this order, as JSON values
     phones      the customers' phone numbers in stored bodies
     full        whether bodies and headers are included unredacted
     attached    files that were attached to the order or its breaks before the instant
-    zone        the merchant's time zone, for the times on the page for people; None for UTC
+    zone        the merchant's time zone for the letter; None for UTC
     unheard     messages that may be about the order but are not in the history
     """
 
@@ -164,7 +160,7 @@ class Dossier:
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
-    """Return one line of an order book for JSON."""
+    """Return a line of an order book for JSON."""
     back: dict[str, Any] = {}
     if line.refunded is not None:
         refunded = replace(line.money, minor=line.refunded)
@@ -184,7 +180,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
 
 
 def statement_document(line: StatementLine) -> dict[str, Any]:
-    """Return one line of a settlement file for JSON."""
+    """Return a line of a settlement file for JSON."""
     amounts = {"gross": line.gross, "fee": line.fee, "net": line.net}
     return {
         "from": "statement",
@@ -205,7 +201,7 @@ Text = TypeVar("Text", Event, Record)
 
 
 def masked_history(history: History, masking: Masking) -> History:
-    """Mask the customers' numbers in every reference and text of the history."""
+    """Mask the customers' numbers in every text of the history."""
     return History(
         order=masking.text(history.order),
         deliveries=frozenset(
@@ -216,8 +212,7 @@ def masked_history(history: History, masking: Masking) -> History:
 
 
 def _reasons_in_words(history: History) -> set[str]:
-    """Return the reasons in the history that are free text instead of codes. Free text may contain
-    a person's name."""
+    """Return the reasons that are free text, which may name a person."""
     reasons = {each.event.reason for each in history.deliveries}
     reasons |= {each.reason for each in history.records}
     return {each for each in reasons if each and not is_code(each)}
@@ -237,8 +232,7 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries. If a delivery is stored without its body, use the
-    body of an equal delivery.
+    """Return the evidence of these deliveries, with bodies from equal deliveries if needed.
 
     others  further deliveries whose bodies may be used
     """
@@ -336,7 +330,7 @@ ReadsLines = Callable[
     [Connection, str, Collection[str], Instant],
     Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
 ]
-"""Function that loads the lines of books and statements that name an order or its payment."""
+"""Function that loads the book and statement lines of an order or its payments."""
 
 
 async def gather_dossier(
@@ -348,8 +342,7 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raise NotFoundError if nothing was known about the order at the
-    instant. Raise UsageError if the instant is in the future."""
+    """Gather an order's dossier. Raise NotFoundError, or UsageError for a future instant."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
@@ -402,9 +395,10 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return two lists. The first has the first delivery of each event. If such a delivery is
-    stored without its body, the second list has the event's later deliveries that have a body.
-    Raise UsageError if the deliveries are too large."""
+    """Return each event's first delivery, and later ones with bodies that the first lack.
+
+    Raise UsageError if the deliveries are too large.
+    """
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)
@@ -419,8 +413,7 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return all files that were attached to the order or its breaks before the instant, including
-    files that were removed."""
+    """Return all files of the order and its breaks before the instant, even removed ones."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

@@ -1,7 +1,7 @@
 """The evidence key: one ed25519 key in a file, which signs checkpoints and bundles.
 
-The private half is read and used, but no function here returns or shows it. Files are signed in
-minisign's format, prehashed (`ED`), so that the `minisign` tool verifies them:
+No function returns or shows the private half. Files are signed in minisign's format, prehashed
+(`ED`), so that the `minisign` tool verifies them:
 
 public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
 signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file
@@ -27,22 +27,21 @@ VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """Setting that names the key's file."""
 
 MAX_FILE_BYTES: Final = 4096
-"""Maximum bytes of a key file. A PEM of this kind has 119, so a much larger file is no key."""
+"""Maximum bytes of a key file. A PEM of this kind has 119."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The public half of a key: 32 bytes."""
+    """Public half of a key: 32 bytes."""
 
     raw: bytes
 
     @property
     def fingerprint(self) -> str:
-        """Return `sha256:` and the hex digest of the 32 bytes."""
         return "sha256:" + hashlib.sha256(self.raw).hexdigest()
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Return whether the private half of this key made the signature over the data."""
+        """Return whether this key's private half signed the data."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, data)
         except (InvalidSignature, ValueError):
@@ -50,7 +49,7 @@ class PublicKey:
         return True
 
     def pem(self) -> str:
-        """Return the key in PEM, the format that `openssl pkeyutl -verify -pubin -rawin` reads."""
+        """Return the key in PEM, for `openssl pkeyutl -verify -pubin -rawin`."""
         encoded = Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -58,7 +57,7 @@ class PublicKey:
 
 
 class EvidenceKey:
-    """A key that signs. `write_key` and `load_key` create it."""
+    """Key that signs. `write_key` and `load_key` create it."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -70,12 +69,12 @@ class EvidenceKey:
 
 
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
-    """Make a key from 32 random bytes and store it in a new file that only its owner can read.
+    """Store a key of 32 random bytes in a new file that only its owner can read.
 
     owner  the file's owner if root creates it, as in `write_new`
 
-    The file gets its name only after its content is on the disk. Raise ConfigurationError if the
-    file cannot be written, and FileExistsError if a file with this name exists.
+    The file gets its name only after its content is on the disk. Raise ConfigurationError if it
+    cannot be written, and FileExistsError if the name is taken.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(
@@ -95,8 +94,11 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
 
 def load_key(path: Path) -> EvidenceKey | None:
-    """Return the signing key in a file; None if there is no file. Raise ConfigurationError if other
-    users can read the file, or if it contains no ed25519 key in PEM without a password."""
+    """Return the signing key in a file; None if there is no file.
+
+    Raise ConfigurationError if other users can read it, or if it is no ed25519 PEM without a
+    password.
+    """
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
         return None
@@ -112,7 +114,7 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of this machine's key; None if the key is missing or unreadable."""
+    """Return the public half of this machine's key; None if it cannot be read."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -121,7 +123,7 @@ def own_key(settings: Settings) -> PublicKey | None:
 
 
 MAX_COMMENT: Final = 1024
-"""Maximum length of a comment in characters. Minisign limits the trusted comment to 8,192 bytes."""
+"""Maximum characters of a comment. Minisign limits the trusted one to 8,192 bytes."""
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -130,11 +132,11 @@ _TRUSTED: Final = "trusted comment: "
 
 
 class NotSigned(Exception):
-    """Error for a text that is not a valid signature or public key. The message is the reason."""
+    """Error for an invalid signature or public key. The message is the reason."""
 
 
 def minisign_id(public: PublicKey) -> bytes:
-    """Return the 8 bytes that name a key in its signatures: the start of the key's SHA-256."""
+    """Return the 8 bytes of a key's id in signatures: the start of its SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 
@@ -154,8 +156,7 @@ def public_key_text(public: PublicKey) -> str:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a minisign public key. The text is the content of the key's file, or only the line with
-    the key. Raise NotSigned for any other text."""
+    """Parse a minisign public key: its file or only the key's line. Raise NotSigned."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -165,9 +166,11 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return the content of a signature file. The signature covers `comment` but not `about`,
-    which by default names the key. Raise ValueError for a comment that is too long or has
-    several lines."""
+    """Return the content of a signature file. Raise ValueError for a bad comment.
+
+    comment  text that the signature covers
+    about    first line, which it does not cover; by default the key's name
+    """
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
         if len(each) > MAX_COMMENT or not each.isprintable():
@@ -184,7 +187,7 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """Verify the text of a signature file for these bytes, and return its trusted comment.
+    """Verify a signature file for these bytes, and return its trusted comment.
 
     Checks (1) form, (2) key, (3) bytes, (4) comment. Raise NotSigned if a check fails.
     """

@@ -1,8 +1,7 @@
 """Formats of the letter that answers a dispute, with its exhibits: HTML, or PDF by typst.
 
-All text is passed into a format as data, so that no text can become markup. The letter lists a file
-that typst cannot lay out as sent separately. A PDF that exceeds the limits of the bank's channel is
-refused.
+All text is passed as data, so that none can become markup. The letter lists a file that typst
+cannot lay out as sent separately. A PDF beyond the channel's limits is refused.
 """
 
 import asyncio
@@ -40,14 +39,13 @@ from app.receiving.caught_up import must_have_read
 LetterForm = Literal["pdf", "html"]
 
 MOST_PAGES: Final = 20
-"""Maximum number of pages of an appended exhibit. A longer exhibit is listed in the letter and sent
-separately."""
+"""Maximum pages of an appended exhibit. A longer one is sent separately."""
 
 OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=60, result_mib=256)
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return the format of a letter from its file name. Raise UsageError for an unknown ending."""
+    """Return a letter's format by its file name. Raise UsageError."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -63,13 +61,12 @@ async def take_letter(
     lines: gather_evidence.ReadsLines,
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
-    """Make the letter and its bytes in a format. Before the bytes are returned, record in the trail
-    who takes them. Without a format, the letter is only viewed, and no bytes are made.
+    """Make the letter and its bytes, with an audit entry. Without a format, only view the letter.
 
-    name  name of the file in which a PDF will be stored
+    name  name of the file for a PDF
 
-    Raise UsageError if the person may not take letters, if typst is not installed for a PDF, or if
-    the PDF exceeds the limits of the bank's channel. Raise NotFoundError for an unknown order.
+    Raise UsageError for a missing permission, a missing typst, or a PDF beyond the channel's
+    limits. Raise NotFoundError for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -89,8 +86,7 @@ async def take_letter(
 
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
-    """Return the letter's bytes in one format. Raise UsageError if the PDF cannot be made, or if it
-    exceeds the limits of the bank's channel even with pictures at a lower resolution."""
+    """Return the letter's bytes. Raise UsageError for a PDF that fails or exceeds the limits."""
     if form == "html":
         pictures = {
             _file(each): (each.media, each.content)
@@ -112,8 +108,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return a sentence on the limit of the bank's channel that a PDF exceeds, and on what to leave
-    out. Return None if the PDF exceeds none."""
+    """Return a sentence on the channel's limit that a PDF exceeds, or None."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -128,16 +123,14 @@ def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) 
 
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
-"""Pattern of a page object in a PDF by typst, which does not compress these objects."""
+"""Page object in a PDF by typst, which does not compress these objects."""
 
 PICTURE_PPI: Final = 150
-"""Resolution in dots per inch of a reduced picture that is as wide as the sheet. Small print stays
-legible."""
+"""Dots per inch of a reduced picture as wide as the sheet. Small print stays legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture at a lower resolution if that has fewer bytes. Otherwise return the exhibit
-    unchanged."""
+    """Return a picture at a lower resolution if it has fewer bytes; else the exhibit."""
     if not exhibit.media.startswith("image/"):
         return exhibit
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):
@@ -155,12 +148,10 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter, followed by each exhibit that typst can lay out. Return the PDF, and the
-    number of pages of each appended exhibit.
+    """Lay out the letter with its exhibits. Return the PDF, and each exhibit's number of pages.
 
-    Exhibits are files from strangers, so typst reads them in child processes. Each exhibit is first
-    tried separately, so that none of them spoils the letter. Raise UsageError if typst is not
-    installed, or if the letter cannot be laid out.
+    Child processes lay out exhibits, which are strangers' files, and first each one alone. Raise
+    UsageError if typst is not installed, or fails.
     """
     if find_spec("typst") is None:
         raise UsageError(
@@ -191,8 +182,8 @@ async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
 
 
 def unshown(letter: Letter) -> str:
-    """Return a sentence on the characters that the letter's PDF cannot show, and on what to do.
-    Return "" if it can show all."""
+    """Return a sentence on the characters that the letter's PDF cannot show; "" if there are
+    none."""
     return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
 
 

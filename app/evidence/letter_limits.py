@@ -1,7 +1,7 @@
 """Limits on a letter: limits of the channel that carries the letter, and of the card network.
 
-If both have a limit, the smaller limit counts. Each row names the page that states its limits, with
-the page's own date if it has one. A row leaves out a limit if no page was found that states it.
+The smaller limit counts. Each row names the pages that state it, with their dates. Limits that no
+page states are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,15 +30,14 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on what may be sent. A limit is None if no page states it.
+    """Limits on what may be sent; None for a limit that no page states.
 
-    size        greatest total size of all files, in bytes
-    each        greatest size of one file, in bytes
+    size        maximum bytes of all files
+    each        maximum bytes of one file
     formats     accepted file endings; () if no page states them
-    name_chars  greatest number of characters in a file's name. If there is such a limit, the name
-                may have only letters and digits
+    name_chars  maximum characters of a file's name. With this limit, only letters and digits
     who         name of the channel and network in sentences
-    sources     pages that state the limits. Each has its own date, or the date on which we read it
+    sources     pages that state the limits, each with its own date or that of our reading
     """
 
     files: int | None = None
@@ -107,7 +106,7 @@ OF_NETWORKS: Final[Mapping[str, LetterLimits]] = {
     ),
     "diners": LetterLimits(size=3 * MB, who="Diners", sources=(_CHECKOUT,)),
 }  # fmt: skip
-"""Limits of each card network, by the names that `first_party.network_of` returns."""
+"""Limits of each card network, by `first_party.network_of`."""
 
 OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
     "stripe": LetterLimits(
@@ -135,12 +134,11 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""Limits of each channel, by the profile of the dispute's source."""
+"""Limits of each channel, by profile of the dispute's source."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits that satisfy both a channel and a card network. Each number is the smaller
-    of the two limits."""
+    """Return the smaller limits of a channel and a card network."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -160,16 +158,16 @@ def limits_of(channel: str, network: str | None) -> LetterLimits:
 
 
 def megabytes(size: int) -> str:
-    """Format a number of bytes in megabytes, to a tenth."""
+    """Format bytes in megabytes, to a tenth."""
     return f"{size / MB:,.1f} MB".replace(".0 MB", " MB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """A file to send: the letter, or an exhibit.
+    """File to send: the letter, or an exhibit.
 
     pages   pages of the letter or of the appended exhibit; 0 if unknown
-    behind  whether the exhibit is appended to the letter instead of sent separately
+    behind  whether the exhibit is appended to the letter
     """
 
     name: str
@@ -182,8 +180,7 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return a sentence on the limit that a letter with its exhibits exceeds, and on what to leave
-    out. Return None if they exceed no limit."""
+    """Return a sentence on the limit that a letter with its exhibits exceeds, or None."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

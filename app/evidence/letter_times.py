@@ -1,7 +1,7 @@
 """Times of a letter in the merchant's zone, and times.json with that zone's offsets from UTC.
 
-With these offsets, a bundle's letter is rendered to the same bytes on any machine, whatever zones
-that machine knows. The bundle of a merchant in UTC has no such file.
+With these offsets, any machine renders the letter to equal bytes. A merchant in UTC needs no such
+file.
 """
 
 from bisect import bisect_right
@@ -16,19 +16,19 @@ from reconcile.instants import Instant, format_instant, moment_of, parse_instant
 TIMES: Final = "times.json"
 
 Offset = tuple[timedelta, str]
-"""Offset of a zone's clocks from UTC, with the zone's abbreviation at that time."""
+"""(offset from UTC, the zone's abbreviation)"""
 
 
 class LetterZone(tzinfo):
-    """A time zone that records the offsets that were used, or takes them from a bundle."""
+    """Time zone that records its used offsets, or takes them from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """Create the zone from a real zone or from known offsets.
+        """Create the zone.
 
         zone   a real zone, or None to use `known`
-        known  offset from UTC of each time span; the key is the span's first moment, in UTC
+        known  offset of each time span, by the span's first moment in UTC
         """
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))
@@ -49,18 +49,18 @@ class LetterZone(tzinfo):
         return (plain + offset).replace(tzinfo=timezone(offset, called))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        """Return None, because a local time alone does not determine the offset."""
+        """Return None: a local time alone does not determine the offset."""
         return None
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        """Return None, because daylight saving time is not known."""
+        """Return None: daylight saving time is not known."""
         return None
 
     def tzname(self, moment: datetime | None) -> str | None:
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return times.json, with the offsets used. Call this after the page is rendered."""
+        """Return times.json with the used offsets. Call this after the rendering."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -77,13 +77,12 @@ class LetterZone(tzinfo):
 
 
 def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """Return the zone for building a bundle's letter. Return None for UTC."""
+    """Return the zone for a bundle's letter; None for UTC."""
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone for verifying a bundle, from its times.json. Raise ValueError or LookupError
-    for an invalid document."""
+    """Return the zone in a bundle's times.json. Raise ValueError or LookupError."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -94,7 +93,7 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
 
 
 class Times:
-    """Formatter for the moments of one page, in the zone or in UTC."""
+    """Formatter of one page's moments, in the zone or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone
@@ -107,7 +106,7 @@ class Times:
         return f"{self.clock(instant).replace('T', ' ').removesuffix('Z')} {called}"
 
     def clock(self, instant: Instant) -> str:
-        """Format a moment as RFC 3339 does, but in the zone's local time."""
+        """Format a moment like RFC 3339, but in local time."""
         return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
 
     def text(self, sentence: str) -> str:

@@ -1,5 +1,7 @@
 """Conversion of attached mail to readable text: its head, its text, and a list of its attachments.
-Call this only in a child process, because it parses strangers' files."""
+
+Call this only in a child process, because it parses strangers' files.
+"""
 
 import hashlib
 import re
@@ -12,13 +14,13 @@ from typing import Final
 from app.core.text import counted
 
 _HEAD: Final = re.compile(rb"[!-9;-~]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*\r?\n")
-"""Pattern of one field in a mail's head (RFC 5322, 2.2), with the lines that continue the field."""
+"""Field in a mail's head (RFC 5322, 2.2) with its continuation lines."""
 
 _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Return whether a file begins like a mail, with a sender and a mail program's field."""
+    """Return whether a file begins with a mail's fields: a sender's and a mail program's."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())
@@ -27,7 +29,7 @@ def is_mail(content: bytes) -> bool:
 
 
 def mail_text(content: bytes) -> str:
-    """Return a mail as text. If a part has text and HTML alternatives, the text is used."""
+    """Return a mail as text, from its text parts or else its HTML."""
     mail = BytesParser(_class=EmailMessage, policy=policy.default).parsebytes(content)
     lines = [f"{name}: {mail[name]}" for name in _SHOWN if mail[name]]
     body = mail.get_body(("plain", "html"))
@@ -48,7 +50,7 @@ def mail_text(content: bytes) -> str:
 
 
 def _decoded(body: Message) -> str:
-    """Return the text of a part of a mail. Decode it as UTF-8 if the character set is unknown."""
+    """Return the text of a part of a mail; UTF-8 if the character set is unknown."""
     content = body.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
     try:
@@ -58,7 +60,7 @@ def _decoded(body: Message) -> str:
 
 
 class _Words(HTMLParser):
-    """Parser that collects the text of an HTML page, without styles and scripts."""
+    """Collector of an HTML page's text, without styles and scripts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,12 +1,11 @@
 """Proofs to strangers that something was sealed, and that a log only grew. Also the part of the log
 for a bundle: an order's leaves with their proofs, and the salts that open them.
 
-A proof holds the leaf's document. With it anyone can compute the leaf's hash, climb to the head
-with the sibling hashes on the path (RFC 9162, 2.1.3.2) and compare the head with a signed
-checkpoint.
+A proof holds the leaf's document. Anyone can compute the leaf's hash, climb to the head with the
+sibling hashes of the path (RFC 9162, 2.1.3.2) and compare it with a signed checkpoint.
 
-A bundle shows the leaves of its content, leaves that state later readings of a delivery, and all
-other leaves of the order before the last of these. So a missing leaf would be noticed.
+A bundle has the leaves of its content and of later readings, and all earlier leaves of the order,
+so that a missing leaf is noticed.
 """
 
 import json
@@ -38,19 +37,18 @@ from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Size in bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
+"""Bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Maximum number of leaves that are proved on one snapshot, and that a bundle contains. All are in
-memory together, and leave a third of the largest bundle for everything else."""
+"""Maximum number of proved leaves. They are in memory, and leave a third of the largest bundle."""
 
 PATHS_AT_ONCE: Final = 500
-"""Leaves whose paths are computed together. Each may need 256 hashes of a level from the store."""
+"""Number of leaves whose paths are computed together. Each may need 256 hashes from the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """A proof that one leaf is in the log.
+    """Proof that one leaf is in the log.
 
     text  document whose hash is the leaf
     path  sibling hashes on the way from the leaf to the head
@@ -64,7 +62,7 @@ class InclusionProof:
     path: Sequence[Hash]
 
     def document(self) -> dict[str, Any]:
-        """Return the proof as a JSON document, with hashes in hex."""
+        """Return the proof for JSON, with hashes in hex."""
         return {
             "id": self.subject,
             "kind": self.kind,
@@ -77,8 +75,7 @@ class InclusionProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proofs:
-    """Proofs that several leaves are in the log at one checkpoint. The proofs are in the log's
-    order."""
+    """Proofs of several leaves at one checkpoint, in the log's order."""
 
     checkpoint: Checkpoint
     note: str
@@ -94,10 +91,10 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs for these subjects: ids of deliveries and records, `revision:N` and `deed:N`.
 
-    The proofs lead to the newest checkpoint. With `earliest` they lead to the first checkpoint that
-    covers all subjects, preferably one that a quorum of witnesses cosigned. Such proofs never
-    change. Raise NotFoundError if a subject is not sealed yet, and UsageError for more than AT_ONCE
-    subjects.
+    earliest  whether to prove at the first checkpoint that covers all, preferably a cosigned one,
+              instead of the newest. Such proofs never change
+
+    Raise NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
@@ -138,7 +135,7 @@ async def proofs_of(
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """Return a checkpoint's note with the line of each witness that cosigned it."""
+    """Return a checkpoint's note with its witnesses' signature lines."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -147,8 +144,7 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext) -> str:
-    """Return the newest checkpoint that a quorum of witnesses has cosigned, with their signature
-    lines. Raise NotFoundError if there is none yet."""
+    """Return the newest cosigned checkpoint with its signature lines. Raise NotFoundError."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -161,7 +157,7 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return each leaf's audit path in the tree of `size` leaves. Read only needed hashes."""
+    """Return each leaf's audit path in the tree of `size` leaves."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]
@@ -171,8 +167,7 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return, as JSON, the proof that a subject is covered by the newest checkpoint. Raise
-    NotFoundError if the subject is not sealed."""
+    """Return, as JSON, the proof of a subject at the newest checkpoint. Raise NotFoundError."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -180,8 +175,7 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return, as JSON, proofs that several subjects are covered by the newest checkpoint. They
-    include the texts and salts that open the leaves of records, revisions and audit entries.
+    """Return, as JSON, proofs at the newest checkpoint, with the texts and salts that open leaves.
 
     with_texts  whether to include parts that may be personal
 
@@ -209,7 +203,7 @@ async def prove_each(
 
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint. Raise NotFoundError if nothing is sealed yet."""
+    """Return the newest checkpoint. Raise NotFoundError."""
     async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
@@ -220,13 +214,12 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Minimum time between two records that a checkpoint was shown to strangers. Strangers may ask
-every second, and each record is kept forever."""
+"""Minimum time between two records that a checkpoint was shown. Each is kept forever."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint for strangers, after recording its publication. Raise
-    NotFoundError if nothing is sealed yet."""
+    """Return the newest checkpoint for strangers, and record its publication. Raise
+    NotFoundError."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
         last = await departure_store.last_by(connection, PUBLISHED)
@@ -240,9 +233,10 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Return, as JSON, the proof that the log with `new` leaves extends the log with `old` leaves.
-    Raise NotFoundError if no checkpoint has one of these sizes, and UsageError unless 0 < old <=
-    new."""
+    """Return, as JSON, the proof that the log with `new` leaves extends that with `old`.
+
+    Raise NotFoundError without a checkpoint of one size, and UsageError unless 0 < old <= new.
+    """
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
     async with context.database.reading() as connection:
@@ -262,11 +256,11 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Pseudonym of an order, as the leaves of the log contain it. Both values are in hex.
+    """Pseudonym of an order in leaves, in hex.
 
     commitment  the commitment to the order's reference
-    key         the key that opens the commitment; None if the reference is masked, because somebody
-                with the key could find the reference by guessing
+    key         the key that opens the commitment; None for a masked reference, which the key would
+                let people guess
     """
 
     commitment: str
@@ -275,8 +269,10 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """A part of a leaf's content: its commitment, and the salt that opens the commitment, both in
-    hex. A masked part has no salt."""
+    """Commitment of a part of a leaf's content, and the salt that opens it, in hex.
+
+    A masked part has no salt.
+    """
 
     hash: str
     salt: str | None
@@ -284,13 +280,12 @@ class SealedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTree:
-    """An order's place in a tree of all orders.
+    """Place of an order in a tree of all orders.
 
     leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves when the tree was made
     last    number of the newest of these leaves
-    path    steps from the order up to the root; each step has the number of leading bits that the
-            sibling's commitments share, and the sibling's hash
+    path    steps up to the root: number of leading bits that the sibling shares, and its hash
     """
 
     leaf: str
@@ -301,17 +296,17 @@ class InTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
-    """The log's entries for the content of a bundle.
+    """Entries of the log for the content of a bundle.
 
     checkpoint  signed head to which all proofs lead; empty if nothing is sealed yet
     unsealed    ids of rows without a leaf under that head
-    origins     all origins of the log in order, each with its final number of leaves; empty if the
-                log has had only one origin
+    origins     all origins of the log with their final numbers of leaves; empty for only one
     keys        every public key that has signed for the log, in hex, newest last
     endorsements for each key, its endorsement by the previous key, in hex, or None
     order       pseudonym of the order in leaves; None if no known leaf names it
-    parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, the
-                parts of its last leaf, which seals its current reading
+    parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, those
+                of
+                its last leaf
     said        by leaf name, the values of the parts of records, revisions and audit entries
     tree        the order in the newest tree of all orders; None if there is no tree yet
     """
@@ -331,8 +326,10 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask the customers' phone numbers in records, revisions and audit entries. In a redacted
-    bundle, also mask who acted and why. A masked part keeps its commitment but loses its salt."""
+    """Mask phone numbers in sealed parts. In a redacted bundle, also mask who acted and why.
+
+    A masked part keeps its commitment but loses its salt.
+    """
     said = {
         name: {
             part: _masked(value, masking)
@@ -399,9 +396,8 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to a checkpoint that covers everything sealed about the order. Several
-    checkpoints may do so. The first of them that a quorum of witnesses has cosigned is used. If a
-    quorum has cosigned none, the first is used.
+    The proofs lead to the first cosigned checkpoint that covers everything sealed about the order,
+    or else to the first one.
 
     others  ids of the other subjects
     """
@@ -468,13 +464,10 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in a tree of all orders. Return None if no suitable tree counts the
-    order.
+    """Return the order's place in a tree of all orders; None if no suitable tree counts it.
 
-    Days are days in UTC. If the order began on the day of the instant, use the newest tree that was
-    made before the instant. If the order began earlier, that tree must also be of the instant's
-    day. If this tree is missing or does not count the earlier order, use the first later tree that
-    counts it.
+    An order of the instant's day (UTC) uses the newest tree before the instant. An older order
+    needs a tree of that day that counts it, or else the first later one.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

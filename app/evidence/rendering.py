@@ -1,7 +1,7 @@
 """Files of a bundle that follow from its other files and state nothing new.
 
-If the program that made a bundle verifies it, it renders these files again, byte for byte. Another
-release may word them differently. Then the check is left undecided, and says so.
+The program that made a bundle renders them again for the check, byte for byte. Another release may
+word them differently, and leaves the check undecided.
 """
 
 import hashlib
@@ -172,8 +172,7 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file. The file contains the text of each of our modules that the
-    verifier imports, in place of the import."""
+    """Return the verifier as one file, with the text of its modules in place of imports."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -188,7 +187,7 @@ def verifier_digest() -> str:
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """Return the rendered files by name. They depend only on the ledger and the facts."""
+    """Return the rendered files by name."""
     # First in plain words for people; then each sentence with the ids that support it, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),
@@ -211,8 +210,7 @@ def release() -> str:
 
 @cache
 def program() -> str:
-    """Return the SHA-256, in hex, of the code that renders these files. Programs with the same
-    digest render the same files, whatever their versions."""
+    """Return the hex SHA-256 of the code that renders these files."""
     engine = Path(reconcile.__file__).parent
     files = [
         *engine.glob("*.py"),

@@ -10,12 +10,10 @@
 The log stores every public key that has signed for it. Only the newest key may sign: several
 receivers of one database share one key.
 
-Once a day the log also seals the root of the tree of all orders, which states how many leaves each
-order has. With its path to the root, a bundle shows how many leaves the order had that day, so a
-missing leaf would be noticed.
+Once a day the log also seals the root of the tree of all orders, which counts each order's leaves.
+A bundle shows this count, so that a missing leaf is noticed.
 
-1 scan     every order's count, on a snapshot: the counts that changed since the previous tree, and
-           all others in the same groups
+1 scan     every order's count, on a snapshot: changed ones, and all others in their groups
 2 hash     those groups, and the nodes above them
 3 keep     the changes, in small transactions, and last the tree, which the sealer then seals
 """
@@ -56,7 +54,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum bytes of a note that is read. Ours have some 250; others may have added signatures."""
+"""Maximum bytes of a note. Ours have some 250; others may have added signatures."""
 
 
 class NotACheckpoint(Exception):
@@ -65,7 +63,7 @@ class NotACheckpoint(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The head of a log: the number of leaves, and the root of the tree."""
+    """Head of a log: the number of leaves, and the root of the tree."""
 
     origin: str
     size: int
@@ -76,17 +74,17 @@ class Checkpoint:
 
 
 def key_hash(name: str, public: PublicKey) -> bytes:
-    """Return the 4 bytes by which a note's signature names its key."""
+    """Return the 4 bytes of a key's id in a note's signature."""
     return cosignatures.key_id(name, cosignatures.ED25519, public.raw)
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """Return the key in the format of note verifiers: name, key hash, kind and key."""
+    """Return the key for note verifiers: name, key hash, kind and key."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
-    """Return a note: a body of complete lines, followed by its signature."""
+    """Return a note: a body of complete lines with its signature."""
     line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
@@ -108,7 +106,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a checkpoint without verifying it. Raise NotACheckpoint for any other text."""
+    """Parse a checkpoint without verifying it. Raise NotACheckpoint."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("not a checkpoint: it has an empty line or a control character")
@@ -130,30 +128,28 @@ def read_checkpoint(note: str) -> Checkpoint:
 
 
 AT_ONCE: Final = 4_096
-"""Number of leaves in one transaction, which occupies the writer for some twenty milliseconds."""
+"""Number of leaves in one transaction, which takes some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Documents hashed before other tasks get a turn, which takes one or two milliseconds."""
+"""Number of documents hashed between turns of other tasks: one or two milliseconds."""
 
 REST_S: Final = 1.0
-"""Seconds of rest after a round that found nothing to seal."""
+"""Seconds of rest after a round without rows."""
 
 GATHER_S: Final = 0.25
-"""Seconds of rest after a round that sealed everything, and so between two checkpoints. New rows
-meanwhile share a transaction, and a round is short enough to delay nobody."""
+"""Seconds of rest after a round that sealed everything. Later rows share a transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSigner:
-    """The key and the origin with which this log's checkpoints are signed. `open_signer` returns
-    them."""
+    """Key and origin that sign this log's checkpoints."""
 
     origin: str
     key: EvidenceKey
 
 
 class Sealer:
-    """Sealer of one database's rows. Any number of sealers may run concurrently."""
+    """Sealer of one database's rows. Sealers may run concurrently."""
 
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
@@ -162,14 +158,13 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Return how many seconds to rest after a round. Return 0 if more rows may be waiting."""
+        """Return the seconds to rest after a round; 0 if more rows may wait."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch of rows and return their number. Return 0 if no row is left, or if another
-        sealer added leaves first."""
+        """Seal a batch of rows and return their number; 0 if another sealer was first."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -214,8 +209,7 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. A row with a new reading of a delivery needs no leaf if the
-    delivery's leaves already state this reading."""
+    """Yield the rows that need a leaf: not the readings that a delivery's leaves already state."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -228,7 +222,7 @@ def _unsaid(
 def leaves_for(
     rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
 ) -> list[leaf_store.Leaf]:
-    """Build leaves for these rows, with numbers from `first` upwards."""
+    """Build leaves for these rows, numbered from `first`."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
@@ -248,7 +242,7 @@ async def seal_all(
 ) -> int:
     """Seal rows until none is left, and return their number.
 
-    sweep  whether to examine every row, not only rows that are marked as unsealed
+    sweep  whether to examine every row, not only those marked as unsealed
     """
     if sweep:
         async with context.database.writing() as connection:
@@ -261,9 +255,10 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key for signing. If no log has begun, begin one with this key, and make the
-    key if it is missing. Raise ConfigurationError if the log was begun with another key, or if its
-    key is missing."""
+    """Load the evidence key for signing. Begin a log, and make the key, if there is none.
+
+    Raise ConfigurationError if the log's key is another one or missing.
+    """
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
     if known is None:
@@ -298,7 +293,7 @@ async def seal_unsealed(context: AppContext) -> None:
 
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
-    """Return the identity of the log in the database; None if it has not begun."""
+    """Return the log's identity; None if no log has begun."""
     async with context.database.reading() as connection:
         return await log_store.identity(connection)
 
@@ -310,11 +305,10 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin and forget its witnesses. Return the new origin, or None if no log
-    has begun. Nobody may seal at the same time.
+    """Give the log a new origin and forget its witnesses. Return the origin; None without a log.
 
-    After a restore, the log's next entries may differ from entries that others have already seen.
-    Under the old origin, others would conclude from its checkpoints that the log was rewritten.
+    Nobody may seal meanwhile. After a restore, new entries may differ from those that others saw,
+    and under the old origin the log would look rewritten.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -326,9 +320,11 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin as `begin_origin` does, and record that in the trail. Return the
-    log's new identity. The database must be opened `alone`. Raise NotFoundError if no log has
-    begun, and UsageError if the person may not rename the log."""
+    """Give the log a new origin, with an audit entry. Return its new identity.
+
+    The database must be opened `alone`. Raise NotFoundError without a log, and UsageError for a
+    missing permission.
+    """
     now = context.clock.now()
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="log_renamed")
@@ -349,7 +345,7 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make a new key in a new file, or load the key that another process has just made."""
+    """Make a key in a new file, or load the one that another process has just made."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -363,12 +359,10 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new key that signs from now on. The old key's file, if it exists, is kept in the same
-    folder.
+    """Make a new key that signs from now on, endorsed by the old one, whose file is kept.
 
-    The old key endorses the new key. This works even if an earlier rotation was interrupted after
-    moving the old key's file. Raise ConfigurationError if nothing is signed yet or the files cannot
-    be written, and UsageError if the person may not rotate the key.
+    An interrupted rotation can be repeated. Raise ConfigurationError if nothing is signed yet or
+    files cannot be written, and UsageError for a missing permission.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -397,11 +391,9 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file and make a new key. Return (old key, new key). The old key is None if
-    its file is missing.
+    """Rename the key's file and make a new key. Return the old key, or None, and the new one.
 
-    until  the public key that was in use until now, in hex; an interrupted rotation may already
-           have renamed its file
+    until  the former public key in hex; an interrupted rotation may have renamed its file
     """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
@@ -422,7 +414,7 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Suffix of the file name of a former key, before the instant of its replacement."""
+"""Suffix of a former key's file, before the instant of its replacement."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
@@ -435,12 +427,12 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the newest keys of a log, the oldest of them first. Each returned key except the first
-    was endorsed by the key before it.
+    """Return the newest keys of a log, oldest first, each endorsed by the one before it.
 
     keys          all keys, oldest first
-    endorsements  for each key, in hex: one signature for each origin that the log had at the time;
-                  None or any other text if the key was not endorsed
+    endorsements  for each key, in hex: one signature for each origin of the log at the time; None
+                  or
+                  any other text if it was not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
@@ -458,12 +450,11 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Maximum number of endorsement signatures that are examined. There is one for each restore after
-which the log got a new origin."""
+"""Maximum number of examined endorsements, one for each new origin after a restore."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
-    """Return the public key in every format that verifiers use."""
+    """Return the public key in every format of verifiers."""
     public = signer.key.public
     return {
         "log": signer.origin,
@@ -477,19 +468,19 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Entries hashed before other tasks get a turn, which takes about a millisecond."""
+"""Number of entries hashed between turns of other tasks: about a millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
-"""Packed form of an entry in memory. A tuple would take three times as much memory."""
+"""Packed form of an entry in memory, a third of a tuple's size."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """Changes of the tree of all orders that are still to be hashed and stored.
+    """Changes of the tree of all orders, to be hashed and stored.
 
-    changed  packed entries that changed, by the first byte of their commitments
-    others   packed entries that did not change, by the first byte of their commitments
-    groups   new hashes of groups: for each number of bits, a list of (place, hash)
+    changed  changed packed entries, by the first byte of their commitments
+    others   unchanged packed entries, by the first byte of their commitments
+    groups   (place, hash) of new hashes, by number of bits
     """
 
     size: int
@@ -507,9 +498,11 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree of all orders if it is due, and return whether it was made. A tree is due
-    if the last tree was made on an earlier day. If there is no tree yet, a tree is due if the log
-    began on an earlier day. Any number of sealers may run concurrently."""
+    """Make the day's tree of all orders if it is due. Return whether it was made.
+
+    A tree is due if the last one, or the log's beginning, is of an earlier day. Sealers may run
+    concurrently.
+    """
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -522,9 +515,10 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 
 async def seal_orders_for(context: AppContext, order: str) -> bool:
-    """Make today's tree of all orders if a bundle of this order needs it, and return whether it was
-    made. The bundle needs the tree if the order began on an earlier day (UTC) and no tree of today
-    counts it."""
+    """Make today's tree of all orders if this order's bundle needs it. Return whether it was made.
+
+    An order of an earlier day (UTC) needs a tree of today that counts it.
+    """
     now = context.clock.now()
     async with context.database.reading() as connection:
         named = (await order_store.named_orders(connection, [order])).get(order)
@@ -542,8 +536,8 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make a new tree of all orders, and return whether it was made. Return False if there are no
-    orders, or if another sealer stored its tree first."""
+    """Make a new tree of all orders. Return False without orders, or if another sealer was
+    first."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -578,7 +572,7 @@ async def seal_orders(context: AppContext) -> bool:
 
 
 async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
-    """Return the root of the tree of all orders, and store the new hashes in `growing`."""
+    """Return the root of the tree of all orders, and add new hashes to `growing`."""
     since = -1 if growing.before is None else growing.before.size
     top = dict(
         await order_tree_store.kept_groups(
@@ -612,8 +606,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield each group of orders that has a changed entry. Yield the group's number and all its
-    entries.
+    """Yield (number, entries) of each group of orders with a changed entry.
 
     first  first byte of all commitments in these groups
     """

@@ -17,12 +17,11 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDelivery:
-    """A delivery as it was stored.
+    """Delivery as it was stored.
 
-    body      the delivered bytes; None if they were deleted, or if the bytes are stored with an
-              earlier delivery
-    envelope  digest of the request's whole body, if the request has several events
-    whole     the request's whole body, if the request has several events
+    body      the delivered bytes; None if they were deleted, or are with an earlier delivery
+    envelope  digest of `whole`, for a request with several events
+    whole     the request's whole body, if it has several events
     """
 
     delivery_id: str
@@ -40,7 +39,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """Return the deliveries with these ids in order of arrival."""
+    """Return the deliveries with these ids by arrival."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -55,7 +54,7 @@ async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> lis
 
 
 async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> int:
-    """Return how many bytes `arrived` would read for these deliveries."""
+    """Return how many bytes `arrived` would read."""
     rows = await select_in(
         connection,
         sql="SELECT size + length(headers) + coalesce(length(envelopes.body), 0) FROM deliveries "
@@ -82,7 +81,7 @@ _KNOWN: Final = statement("{at} <= :until", at=REVISION_AT)
 async def revisions_of(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[Published]:
-    """Return the published revisions of an order up to an instant."""
+    """Return an order's published revisions up to an instant."""
     known = text(_KNOWN).bindparams(until=until)
     of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, known)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq))
@@ -90,12 +89,12 @@ async def revisions_of(
 
 
 AT_ONCE = 50
-"""Number of whole bodies read at a time. Each may have a mebibyte, or the limit in the settings."""
+"""Number of bodies read at a time, each up to the limit in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The parts of a delivery that may be deleted: its body and its headers."""
+    """Erasable parts of a delivery: its body and headers."""
 
     verdict: str
     digest: str
@@ -116,7 +115,7 @@ async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) ->
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield all stored bodies with several events, as (digest, body)."""
+    """Yield (digest, body) of all stored bodies with several events."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -127,7 +126,7 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return the subjects of rows that have no leaf and will never get one, at most `limit`."""
+    """Return at most `limit` subjects of rows that will never get a leaf."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -148,7 +147,7 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows that have no leaf, although later rows of the same kind are sealed."""
+    """Return rows without a leaf although later ones of the kind are sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)
@@ -156,8 +155,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return subjects of rows that are neither sealed nor marked for sealing. Return an empty list
-    if the search for unmarked rows of this kind has not finished."""
+    """Return rows neither sealed nor marked; none while the search for unmarked rows is
+    unfinished."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

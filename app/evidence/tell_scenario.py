@@ -1,6 +1,6 @@
 """Export of an order's evidence as a scenario that repeats its deliveries in order and in time.
 
-A scenario has no secret, no phone number and no name. Its bodies keep their amounts and structure.
+A scenario has no secret, no phone number and no name, but bodies with their amounts and structure.
 The simulated provider signs the deliveries with its own secret and sends them to a sandbox
 instance.
 """
@@ -42,30 +42,29 @@ from reconcile.transparency.evidence import by_event, history_document
 
 
 FORMAT: Final = "tallyhook scenario 1"
-"""Name of the format, as a scenario states it."""
+"""Name of the format in a scenario."""
 
 Read = Callable[[bytes], Event]
-"""Function that reads a body's event, whatever its digest. Raises Unreadable, a ValueError."""
+"""Reader of a body's event. Raises Unreadable, a ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
-"""Piece of a body: a text, or `{"at": moment, "as": form}`, for which a replay writes a date."""
+"""Piece of a body: a text, or `{"at": moment, "as": form}` for a date."""
 
 _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
 
 _KEPT_MAX: Final = 300
-"""Maximum length in characters of a text that is read as a reference. A longer text could hide a
-whole document."""
+"""Maximum characters of a reference. A longer text could hide a document."""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
-"""Private-use character of Unicode that replaces a date while the body is a single text."""
+"""Private-use character in place of a date."""
 
 
 class StandIns:
-    """Replacements for texts. Within one scenario, equal texts get equal replacements.
+    """Replacements for texts, equal for equal texts of a scenario.
 
     masking  replaces customers' phone numbers, which no body may contain
     """
@@ -75,7 +74,7 @@ class StandIns:
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Return a replacement of the same kind for a text: digits for digits, words for words."""
+        """Return a replacement of the text's kind: digits for digits, words for words."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -84,8 +83,7 @@ class StandIns:
         return self._known[text]
 
     def body(self, body: bytes, read: Read) -> list[Piece]:
-        """Return the body in pieces, without personal data. Raise UsageError if personal data
-        cannot be removed."""
+        """Return the body in pieces, without personal data. Raise UsageError if that fails."""
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
             document = self._without(document, path, leaf, event=event, read=read)
@@ -97,9 +95,10 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace the value at this path. Leave the value unchanged if the profile would read
-        another event from the changed document. Raise UsageError if the unchanged value may be
-        personal."""
+        """Replace the value at this path if the profile still reads this event.
+
+        Raise UsageError if a kept value may be personal.
+        """
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -123,14 +122,13 @@ class StandIns:
 
 
 def shown(path: Path) -> str:
-    """Return the path of a leaf as text, such as `data.items[0].reason`."""
+    """Return a leaf's path as text, such as `data.items[0].reason`."""
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in path]
     return "".join(steps).removeprefix(".")
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document, when read, gives this event. The events' digests are not
-    compared."""
+    """Return whether the document gives this event, whatever its digest."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -139,7 +137,7 @@ def says(document: Any, event: Event, read: Read) -> bool:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield every text and number in a JSON value, with its path. Numbers are NumberText values."""
+    """Yield every text and number (NumberText) in a JSON value, with its path."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*path, name))
@@ -151,7 +149,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def put(document: Any, path: Path, value: Any) -> Any:
-    """Return a copy of the document in which the value at this path is replaced."""
+    """Return a copy of the document with the value at this path replaced."""
     if not path:
         return value
     copy = document.copy()
@@ -160,7 +158,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Write JSON with numbers in their original notation."""
+    """Write JSON with numbers as they were."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -175,8 +173,10 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Replace the date in the document with a placeholder. Return the document and the date's
-    format. If no date is found, return the unchanged document, and None as the format."""
+    """Replace the document's date with a placeholder. Return the document and the date's format.
+
+    Without a date, the document is unchanged and the format is None.
+    """
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
@@ -193,8 +193,7 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return a date's format: `rfc3339`, or `s`, `ms` or `us` for a time since 1970. Return None if
-    the text is no date."""
+    """Return a date's format: `rfc3339`, or `s`, `ms` or `us` since 1970; None for no date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -226,12 +225,15 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
         "order_not_fulfilled",
     }
 )
-"""Records that a replay can create, because the shop states them through the API."""
+"""Records that a replay can create through the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderScenario:
-    """A scenario as JSON values. `left_out` has sentences on what a replay cannot reproduce."""
+    """Scenario as JSON values.
+
+    left_out  sentences on what a replay cannot reproduce
+    """
 
     document: dict[str, Any]
     left_out: tuple[str, ...]
@@ -240,11 +242,9 @@ class OrderScenario:
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
 ) -> OrderScenario:
-    """Make the scenario of an order as of an instant. Record in the audit trail which person made
-    it.
+    """Make the scenario of an order as of an instant, with an audit entry.
 
-    Raise NotFoundError for an unknown order. Raise UsageError if bodies were deleted, or if
-    personal data cannot be removed from them.
+    Raise NotFoundError, or UsageError if bodies were deleted or cannot be made impersonal.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
@@ -265,8 +265,7 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Build the scenario that replays a dossier's order. The scenario expects only results that a
-    replay can reproduce."""
+    """Build the scenario of a dossier, with the results that a replay can reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

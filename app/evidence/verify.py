@@ -120,7 +120,7 @@ def deliveries(bundle: Bundle) -> str:
 
 
 def _repeats(heard: dict[str, Any]) -> None:
-    """Check that an event's redeliveries came after its first delivery, and are listed in order."""
+    """Check that an event's redeliveries are listed in order after its first delivery."""
     first = micros(heard["received_at"]), heard["delivery_id"]
     for name, at in heard.get("again", ()):
         if (micros(at), name) <= first:
@@ -129,8 +129,7 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check the method and the headers that a delivery's document states. They must equal those in
-    the bundle's file with the delivery's headers. Check nothing if the bundle has no such file."""
+    """Check a delivery's stated method and headers against the file of its headers, if present."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -147,7 +146,7 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether a shown JSON value equals the stored value, apart from masked texts."""
+    """Return whether a shown JSON value equals the stored one, apart from masked texts."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -159,7 +158,7 @@ def _same(shown: Any, kept: Any) -> bool:
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that sessions.json has the history's session records, with their stored details."""
+    """Check that sessions.json has the history's sessions, with their stored details."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")
@@ -206,16 +205,14 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""Parts of a delivery that have files of their own, with these endings."""
+"""Parts of a delivery with their own files, by ending."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""Digest of an empty body. If a request has an empty body, its address was read instead."""
+"""Digest of an empty body, in whose place the address was read."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that the bundle has no file beyond those that its documents refer to. The names must be
-    exactly equal. So nobody can have added a file, and no computer can take one file's name for
-    another's."""
+    """Check that the bundle has exactly the files that its documents refer to."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))
@@ -258,7 +255,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """Result of a step: whether it passed (None if it was not checked), and why."""
+    """Result of a step: whether it passed (None if not checked), and why."""
 
     name: str
     passed: bool | None
@@ -266,12 +263,12 @@ class VerifyStep(NamedTuple):
 
 
 def signature(bundle: Bundle) -> tuple[bool | None, str]:
-    """Skip step 4, which requires a separate tool."""
+    """Skip step 4, which takes a separate tool."""
     return None, "That takes minisign or openssl: README.txt shows how."
 
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
-    """Skip step 11, which requires the program that made the bundle."""
+    """Skip step 11, which takes the program that made the bundle."""
     said = (
         f"report.html, explanation.txt, README.txt and verify.py are of release {release(bundle)}"
     )
@@ -279,7 +276,7 @@ def rendered(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def release(bundle: Bundle) -> str:
-    """Return the release that the manifest names. The maker of the bundle can name any release."""
+    """Return the release that the manifest names, perhaps falsely."""
     return clean(bundle.manifest.get("release"))[:40]
 
 
@@ -307,12 +304,9 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """Return sentences on the parts of a bundle that nothing proves, even if all steps passed. A
-    reader must trust the bundle's maker for these parts. For a malformed bundle, return one
-    sentence.
+    """Return sentences on what nothing in the bundle proves, even if all steps passed.
 
-    left  number of leaves of a checkpoint of the log that the reader knows to be published; 0 if
-          the reader knows none
+    left  number of leaves of a checkpoint that the reader knows to be published; 0 if none
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -378,8 +372,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """Return reasons why parts of the order may have been left out, or why parts of the bundle may
-    belong to another order."""
+    """Return reasons why parts of the order may be missing, or may belong to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
@@ -404,8 +397,7 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what is not proven about bodies. What a body said is not proven if the bundle leaves
-    out the body. It is also not proven if the log does not seal how the body was read."""
+    """Return what is unproven about bodies: those left out, and those whose reading is unsealed."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -425,7 +417,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """Return sentences on messages that may be about the order but could not be read as events."""
+    """Return sentences on messages about the order that could not be read as events."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -451,9 +443,10 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence with the witnesses whose signature lines are in the checkpoint; empty if
-    there are none. A witness's signature has 8 bytes more than others, because it also states a
-    time (C2SP tlog-cosignature)."""
+    """Return a sentence with the witnesses in the checkpoint; empty if there are none.
+
+    A witness's signature has 8 more bytes, for a time (C2SP tlog-cosignature).
+    """
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -466,15 +459,14 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return a phrase that says that `what` is about `count` of `whole` things. If `count` equals
-    `whole`, the phrase has no numbers. If `count` is 0, the phrase is empty."""
+    """Return a phrase that `what` is about `count` of `whole` things; empty for 0."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order. Stop early if a step leaves nothing to check.
+    """Run the steps in order, until a step leaves nothing to check.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -535,8 +527,7 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Check the named file. Return 0 if no step failed, 1 if a step failed, and 2 for wrong
-    arguments."""
+    """Check the named file. Return 0 if no step failed, 1 if one failed, 2 for wrong arguments."""
     if len(words) not in (1, 2) or not all(map(instant, words[1:])):
         sys.stderr.write(
             "usage: python3 -I verify.py bundle.zip [NOW]\n"

@@ -15,17 +15,16 @@ from typing import Any
 from app.evidence.verify_forms import DELIVERY, DOCUMENTS, Wrong, read_document
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Maximum size of a bundle in bytes. A bundle is read into memory as a whole."""
+"""Maximum bytes of a bundle, which is read into memory."""
 
 MAX_MEMBERS = 60_000
-"""Maximum number of files in a bundle: five for each event, and two dozen. A ZIP without extensions
-allows at most 65,535."""
+"""Maximum number of files: five for each event, and two dozen. A plain ZIP allows 65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
     r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
 )
-"""Pattern of allowed file names: no folders, and nothing that can be run except this file."""
+"""Allowed file names: no folders, and nothing that can be run except this file."""
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
@@ -36,8 +35,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Seconds by which a bundle's instant may be ahead of the verifier's clock, because clocks
-differ."""
+"""Seconds by which a bundle's instant may be ahead of the verifier's clock."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -71,11 +69,9 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong if the archive is not exactly the ZIP that `pack`
-    makes of its files.
+    """Return the files of a bundle. Raise Wrong unless it is exactly the ZIP that `pack` makes.
 
-    Nothing is decompressed, because a bundle stores its files uncompressed. Thus no file can be
-    larger than the bundle. The bundle is read once from its first byte to its last.
+    Nothing is decompressed, so that no file can be larger than the bundle.
     """
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
@@ -114,7 +110,7 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
 
 
 class Bundle:
-    """The files of a bundle by name, and its manifest."""
+    """Files of a bundle by name, and its manifest."""
 
     def __init__(self, members: dict[str, bytes], manifest: dict[str, Any]) -> None:
         self.members, self.manifest = members, manifest
@@ -122,7 +118,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Parse the JSON of a file. Raise Wrong if the file is missing or malformed."""
+        """Parse the JSON of a file. Raise Wrong if it is missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -133,8 +129,7 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return the result of `make` for this bundle. The first call of `once` stores the result,
-        and later calls return the stored result."""
+        """Return the result of `make` for this bundle, which is computed once."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]
@@ -165,8 +160,8 @@ def micros(at: str) -> int:
 
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the id and instant of each delivery, with the entry in history.json. An entry is about
-    one event. It has the event's first delivery, and lists the redeliveries under `again`."""
+    """Yield the id and instant of each delivery, even a redelivery, with its entry in
+    history.json."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -174,14 +169,16 @@ def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return the list of files attached by the shop's staff; empty if none were requested."""
+    """Return the attached files; empty if none were requested."""
     return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of deliveries and records that were received while a clock was
-    ahead. The key is the name by which the log refers to the delivery or record. If several
-    `redated` records give it a new date, return the earliest."""
+    """Return the corrected instants of deliveries and records from a fast clock, by name in the
+    log.
+
+    The earliest of several `redated` records counts.
+    """
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

@@ -25,16 +25,14 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Seconds before the bundle's instant in which something may have arrived without being sealed yet.
-Sealing takes some moments, and making a bundle waits for it."""
+"""Seconds before the bundle's instant in which arrivals may be unsealed. Sealing takes moments."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """Compute the root of a tree from one leaf hash and the leaf's inclusion proof (RFC 9162,
-    2.1.3.2). The tree has `size` leaves, and the leaf is at `index`."""
+    """Compute a tree's root from a leaf's hash and its inclusion proof (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         raise Wrong("a proof is of a leaf that the log does not have")
     place, last = index, size - 1
@@ -54,8 +52,7 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
 
 
 def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Return the size and the root of a checkpoint. The second line of the checkpoint has the size,
-    and the third line has the root (C2SP tlog-checkpoint)."""
+    """Return a checkpoint's size (second line) and root (third line) (C2SP tlog-checkpoint)."""
     try:
         lines = text.decode("utf-8").split("\n")
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
@@ -67,7 +64,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return each earlier origin of the log, with its final number of leaves; usually none."""
+    """Return (origin, final number of leaves) of each earlier origin of the log."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     return [each for each in found if each[1] is not None]
 
@@ -125,11 +122,10 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """A part of the bundle that must have a leaf.
+    """Part of the bundle that must have a leaf.
 
     leaf      members that the leaf must have
-    document  document that the leaf seals; None for a delivery, whose event is compared in the next
-              step
+    document  document that the leaf seals; None for a delivery, whose event the next step compares
     """
 
     leaf: dict[str, Any]
@@ -137,8 +133,7 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. A second part with the same name is refused. Otherwise a sealed part could
-    replace a forged part with the same name, and the forged part would not be checked."""
+    """Parts by name. Equal names are refused, so that no sealed part can hide a forged one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -184,8 +179,7 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from the other values in the leaf. The name that the bundle states is
-    not trusted, because a bundle could state one name for two leaves."""
+    """Compute a leaf's name from its values. A bundle could state one name for two leaves."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -198,9 +192,10 @@ def _delivery_of(name: str) -> str:
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Compare a leaf with the files, and return how many parts of its content are masked. Raise
-    Wrong if they differ. The leaf's commitment to its order is not compared here: the step
-    `completeness` compares it."""
+    """Compare a leaf with the files. Return its number of masked parts; raise Wrong if they differ.
+
+    The step `completeness` compares the commitment to the order.
+    """
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -228,9 +223,10 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of a leaf's content, and the number of masked parts. The digest is computed
-    from the commitments to the parts. For a masked part, the bundle has the commitment instead of
-    the salt."""
+    """Return the digest of a leaf's content from its commitments, and the number of masked parts.
+
+    A masked part has its commitment in place of a salt.
+    """
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -252,13 +248,12 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Ids of deliveries in four groups. The group shows whether the log proves how the delivery was
-    read.
+    """Ids of deliveries, grouped by how well the log proves their reading.
 
     proved   the whole reading is proved
     masked   the reading is proved, except for masked texts
     bare     the reading is not sealed yet
-    several  the log has different readings, and only the body shows which of them is right
+    several  the log has different readings, among which only the body decides
     """
 
     proved: list[str]
@@ -268,8 +263,8 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare each delivery's event in the history with the sealed event. Raise Wrong on a
-    difference."""
+    """Compare each delivery's event in the history with the sealed one. Raise Wrong if they
+    differ."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
     for name, (_, leaf) in bundle.once(_shown).items():
@@ -294,7 +289,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that each delivery's event in the history equals the sealed event (step 7)."""
+    """Check that each delivery's event in the history equals the sealed one (step 7)."""
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -306,15 +301,12 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class Chain(NamedTuple):
-    """The log's entries that name the order.
+    """Entries of the log that name the order.
 
     entries  index in the log and name of each entry
-    others   deliveries, records, revisions and audit entries in the bundle for which the log has no
-             entry that names the order
-    moved    names of entries whose subject is not in the bundle, because a later entry moved the
-             subject to another order
-    tree     index and time of the leaf that seals a tree of all orders; this tree counts the
-             entries of this order; None if there is no tree
+    others   parts of the bundle without an entry that names the order
+    moved    entries whose subject a later entry moved to another order
+    tree     index and time of the leaf of the tree that counts these entries, or None
     """
 
     entries: list[tuple[int, str]]
@@ -324,13 +316,10 @@ class Chain(NamedTuple):
 
 
 def order_chain(bundle: Bundle) -> Chain:
-    """Return the log's entries for the order.
+    """Return the log's entries for the order. Raise Wrong if one is missing.
 
-    Raise Wrong if an entry is missing, or if its subject is left out. The entries must be numbered
-    1, 2, 3 … in `nth`, in the order of the log. `after` of each entry must be the index of the
-    previous entry, so no entry can replace another. The tree of all orders states how many entries
-    the order had when the tree was made. The bundle must have the same number of entries up to that
-    time.
+    `nth` numbers the entries from 1, and `after` is the index of the entry before. The tree of all
+    orders states their number at its time.
     """
     log, reference, shown = (
         bundle.document("log.json"),
@@ -390,8 +379,10 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return the index and time of the leaf that seals the tree of all orders. Compute the tree's
-    root from the order's entry upwards. Raise Wrong if the leaf has another root."""
+    """Return the index and time of the leaf that seals the tree of all orders.
+
+    Raise Wrong if the root above the order's entry is not in that leaf.
+    """
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

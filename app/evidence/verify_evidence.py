@@ -1,7 +1,7 @@
 """Verification of an evidence bundle from its file alone, without a database or a configuration.
 
 `app.evidence.verify`, which every bundle contains, has the steps that any Python can do. This
-module has the steps that need more: ed25519, `reconcile`, and the providers' own schemes.
+module adds those that need ed25519, `reconcile`, or the providers' own schemes.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """A delivery whose bytes are in the bundle.
+    """Delivery whose bytes are in the bundle.
 
     stated   the delivery's document in the bundle
     event    the event that the history states for the delivery
     body     the delivered bytes
-    whole    the request's whole body, if the request has several events
+    whole    the request's whole body, if it has several events
     headers  the request's headers
     """
 
@@ -62,7 +62,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that the bundle's bodies, read with the bundle's profiles, give its history."""
+    """Check that the bundle's bodies, read by its profiles, give its history."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -116,7 +116,7 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Check payment services' own signatures with the services' public keys."""
+    """Check payment services' signatures with their public keys."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -181,9 +181,10 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profiles by source. Return None if another release of this program wrote a profile
-    that this release does not understand. Raise Wrong if this program made the bundle and a profile
-    is invalid."""
+    """Return the profiles by source; None for a profile that only another release understands.
+
+    Raise Wrong if a profile of this program is invalid.
+    """
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -206,10 +207,10 @@ def _other_language(bundle: verify.Bundle) -> str:
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+"""Maximum bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
 
 MAX_KEY_FILE: Final = 4096
-"""Maximum size in characters of a public key's file. Ours have some 100."""
+"""Maximum characters of a public key's file. Ours have some 100."""
 
 
 class BundleStepDocument(TypedDict):
@@ -229,11 +230,11 @@ class VerifiedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of each step. `order` and `as_of` are what the bundle states about itself; None if the
-    bundle does not state it.
+    """Result of each step.
 
-    not_proven  sentences on the parts that no step proves; for these parts a reader must trust the
-                bundle's maker
+    order       the order that the bundle states, or None
+    as_of       the instant that the bundle states, or None
+    not_proven  sentences on parts for which only the bundle's maker vouches
     """
 
     order: str | None
@@ -253,8 +254,7 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """Read a bundle's file, up to a size limit. Raise NotFoundError if the file is missing, and
-    UsageError if it cannot be read."""
+    """Read a bundle's file, up to a size limit. Raise NotFoundError or UsageError."""
     try:
         with path.open("rb") as file:
             return file.read(verify.MAX_BYTES + 1)
@@ -265,8 +265,7 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Return the public key in a line of minisign's format, or in a file with such a line. Raise
-    UsageError for any other text."""
+    """Return the public key in a line of minisign's format, or in a file. Raise UsageError."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -280,11 +279,10 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """A published checkpoint that the verifying person has kept.
+    """Published checkpoint that the verifying person has kept.
 
     note  text of the checkpoint
-    path  hashes of a consistency proof between the kept checkpoint and the bundle's checkpoint;
-          None if the person gave no proof
+    path  hashes of a consistency proof with the bundle's checkpoint; None without a proof
     """
 
     note: str
@@ -292,9 +290,10 @@ class KeptCheckpoint:
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """Read a checkpoint from its file, and its proof from the output of `log consistency`. Raise
-    UsageError, not Wrong, for any other file. The wrong file is the person's mistake, and says
-    nothing about the bundle."""
+    """Read a checkpoint and its consistency proof from their files.
+
+    Raise UsageError, not Wrong: a wrong file says nothing about the bundle.
+    """
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -328,17 +327,16 @@ WITNESSES: Final = "witnesses"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedWitnesses:
-    """Witnesses that the verifying person trusts, and the number of cosignatures required."""
+    """Trusted witnesses, and the number of required cosignatures."""
 
     keys: Sequence[VerifierKey]
     quorum: int
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the witnesses named on the command line; None if none are named. Raise UsageError for
-    invalid keys or a quorum that is too large.
+    """Return the named witnesses; None if there are none. Raise UsageError.
 
-    quorum  number of cosignatures required; None requires all witnesses
+    quorum  number of required cosignatures; None for all
     """
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
@@ -356,11 +354,10 @@ def verify_evidence(
 ) -> VerifiedBundle:
     """Run every verification step on a bundle.
 
-    now        time of the verifier's clock; None for this computer's clock
-    trusted    key that must have signed the bundle; the verifying person knows this key from
-               elsewhere
+    trusted    key that must have signed the bundle
     kept       published checkpoint of the bundle's log
     witnesses  witnesses that must have cosigned the bundle's checkpoint
+    now        time of the verifier's clock; None for this computer's
     """
     checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
         ("digests", verify.digests),
@@ -407,11 +404,10 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each part of the bundle that is not proven. `verify.py` reports these
-    parts; parts that this program has checked are left out.
+    """Yield a sentence on each unproven part that this program has not checked.
 
     passed     steps that have passed; `signature` only if the key is known to be the shop's
-    left       number of leaves of a kept checkpoint of the bundle's log; 0 if there is none
+    left       number of leaves of a kept checkpoint of the bundle's log; 0 without one
     witnesses  witnesses that have cosigned the bundle's checkpoint
     """
     shown = {
@@ -432,11 +428,9 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield a sentence if the log may have been rewritten. The sentence states for which leaves, or
-    for which times, this is not excluded.
+    """Yield a sentence on the leaves or times for which the log may have been rewritten.
 
-    If a person kept a checkpoint, its leaves cannot have been rewritten. If witnesses cosigned the
-    log, it cannot have been rewritten since then.
+    Leaves of a kept checkpoint, and times since a cosignature, are safe.
     """
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
@@ -460,7 +454,7 @@ def _not_anew(
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:
-    """Return whether each profile in the bundle equals a profile of this program exactly."""
+    """Return whether each profile in the bundle equals one of this program."""
     shipped = set(shipped_profiles())
     try:
         return all(
@@ -473,7 +467,7 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that the rendered files equal what this program renders from the other files."""
+    """Check that the rendered files equal what this program renders."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -488,8 +482,10 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Return the files that this program renders from the other files of a bundle, by name. Raise
-    Wrong or ValueError for a malformed bundle."""
+    """Return the files that this program renders from the other files, by name.
+
+    Raise Wrong or ValueError for a malformed bundle.
+    """
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
         history=history,
@@ -574,9 +570,10 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check the checkpoint's signature. It must be signed with the manifest's key or with an
-    earlier key of the log. A chain of endorsements must lead from the earlier key to the manifest's
-    key. Without this chain, a bundle could state any key as an earlier key of the log."""
+    """Check the checkpoint's signature by the manifest's key, or by an earlier endorsed key.
+
+    Without endorsements, a bundle could state any key as an earlier one.
+    """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -602,10 +599,11 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept checkpoint belong to one log. The later
-    checkpoint must extend the earlier checkpoint (RFC 9162, 2.1.4.2). If the bundle does not know
-    the key that signed the kept checkpoint, the result is undecided. Only the verifying person can
-    know whose key it is."""
+    """Check that the bundle's checkpoint and the kept one belong to one log.
+
+    The later must extend the earlier (RFC 9162, 2.1.4.2). The result is undecided if the bundle
+    does not know the kept checkpoint's key.
+    """
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -641,7 +639,7 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
 
 
 def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
-    """Raise Wrong unless the kept checkpoint has a present or former origin of the bundle's log."""
+    """Raise Wrong unless the kept checkpoint has an origin of the bundle's log."""
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
@@ -660,8 +658,7 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return the time at which each witness cosigned the bundle's checkpoint, or None. Raise Wrong
-    for a false cosignature."""
+    """Return when each witness cosigned the bundle's checkpoint, or None. Raise Wrong."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
@@ -673,8 +670,7 @@ def _cosigned(
 
 
 def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
-    """Check that enough witnesses cosigned the bundle's checkpoint. All proofs in the bundle lead
-    to this checkpoint. Witnesses refuse to cosign a rewritten log."""
+    """Check that enough witnesses cosigned the checkpoint to which all proofs lead."""
     each = _cosigned(bundle, witnesses)
     found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else
@@ -695,8 +691,7 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return the log's earlier keys from which endorsements lead to the bundle's key. The bundle's
-    key is the last in the list."""
+    """Return the log's keys from which endorsements lead to the bundle's key, the last one."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

@@ -11,15 +11,14 @@ from datetime import datetime
 from typing import Any
 
 MASKED = "\N{BULLET}"
-"""Character that replaces a masked digit."""
+"""Character in place of a masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions that can occur when a stranger's JSON with another form is accessed."""
+"""Errors of reading a stranger's JSON of another form."""
 
 
 class Wrong(Exception):
-    """Error for an invalid bundle or an invalid part of it. The message is one sentence. Characters
-    that could control a terminal are removed from quoted words."""
+    """Error for an invalid bundle. The message is one sentence, safe for a terminal."""
 
     def __init__(self, said: str) -> None:
         super().__init__(clean(said))
@@ -31,11 +30,11 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Several forms, of which a value must have one."""
+    """Forms of which a value must have one."""
 
 
 def instant(said: Any) -> bool:
-    """Return whether a value is an instant in the files' notation: UTC, without trailing zeros."""
+    """Return whether a value is an instant in UTC, without trailing zeros."""
     written = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.(?!000)\d{3}|\.\d{3}(?!000)\d{3})?Z"
     if type(said) is not str or not re.fullmatch(written, said, re.ASCII):
         return False
@@ -47,8 +46,7 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a whole number that is not negative and that all JSON readers
-    represent exactly."""
+    """Return whether a value is a natural number that every JSON reader represents exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 
@@ -186,7 +184,7 @@ LEAVES = {
     "deed": {**SEALED, "id": whole},
     "orders": {"kind": str, "salt": SALT, "id": whole, "at": whole, "size": whole, "root": HASH},
 }  # fmt: skip
-"""The form of each kind of leaf."""
+"""Form of each kind of leaf."""
 
 DOCUMENTS = {
     "manifest.json": {
@@ -223,17 +221,16 @@ DOCUMENTS = {
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
-"""The form of each document by its file's name. The form of `delivery-ID.json` is DELIVERY.
+"""Form of each document by its file's name; DELIVERY for `delivery-ID.json`.
 
-A dictionary means an object with these members and no others. Members that end in `?` may be
-absent. If a key is a pattern, the object has members whose names fit it. A list means elements of
-one form, a tuple means a list of this length, a pattern means a text that fits it, and a
-function is true for a valid value.
+A dictionary means an object with exactly these members; those that end in `?` may be absent. A
+pattern as key stands for all fitting names. A list means elements of one form, a tuple a list of
+this length, a pattern a fitting text, and a function is true for a valid value.
 """
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on how a value deviates from a form; empty if the value has this form."""
+    """Return a sentence on a value's first deviation from a form, or an empty text."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -256,9 +253,7 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first fault of an object. A member may be missing, unknown or
-    malformed, or the decimals of an amount may be wrong. Return an empty text if there is no fault.
-    """
+    """Return a sentence on an object's first fault in members or decimals, or an empty text."""
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
@@ -286,13 +281,12 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong if it does not have the given form or is not canonical."""
+    """Parse a JSON document. Raise Wrong for another form, or if it is not canonical."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return a parsed JSON document. Raise Wrong if it does not have the given form or is not
-    canonical."""
+    """Return a parsed JSON document. Raise Wrong for another form, or if it is not canonical."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -302,8 +296,7 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong if it is invalid, or if an object has a name twice.
-    Different readers may use different values of such a name."""
+    """Parse a file's JSON. Raise Wrong if it is invalid, or repeats a name in an object."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -4,16 +4,16 @@
     2 hashes       every stored hash is the hash of the leaves beneath it
     3 heads        every checkpoint is the head of its leaves, signed by a key of the log
     4 rows         every row has a leaf, or waits for one
-    orders         each leaf is the next one of the order that it names, by the order's pseudonym,
-                   and each day's tree of all orders fits the leaves of its time; memory grows by
-                   some 250 bytes for each order
-    the key        the newest key that signs is the key of this machine: somebody with the database
-                   but without the key would have to replace it
+    orders         each leaf is the next one of its order, by the order's pseudonym, and each day's
+                   tree of all orders fits the leaves of its time; this takes some 250 bytes of
+                   memory for each order
+    the key        the newest key that signs is this machine's: without it, somebody with the
+                   database would have to replace it
     5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log, as
                    far as is known here
     6 kept         a checkpoint that was kept elsewhere is a head of this log, too
 
-Each layer is compared with the one below it, so a change is reported only once, at its own layer.
+Each layer is compared with the one below it, so that a change is reported once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members that belong to the leaf itself, or that are not compared with its row directly."""
+"""Members of the leaf itself, or not compared with its row directly."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -60,8 +60,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the current rows of these leaves, by the leaf's subject. A leaf whose row was deleted
-    is left out."""
+    """Return the current rows of these leaves, by subject, without deleted ones."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -78,7 +77,6 @@ async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) ->
 async def contents(
     connection: Connection, leaves: Sequence[leaf_store.Leaf]
 ) -> Mapping[str, store.Content]:
-    """Return the bodies and headers of deliveries, by id. Leaves of other kinds are ignored."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
     return await store.contents_of(connection, ids)
 
@@ -86,8 +84,10 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf and its row do not fit; None if they fit. Compare (1) the
-    hash, (2) the row, (3) the sealed content except deleted headers, (4) the body."""
+    """Return a sentence on why a leaf and its row do not fit; None if they fit.
+
+    Compares (1) the hash, (2) the row, (3) the sealed content except deleted headers, (4) the body.
+    """
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
     sealed = None
@@ -112,13 +112,13 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery was read again after it was sealed, with another result. For
-    example, `reindex` reads deliveries again."""
+    """Return whether a delivery was read again after sealing, with another result (see
+    `reindex`)."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree built from the log's leaves, to compare with stored hashes and signed heads."""
+    """Tree of the log's leaves, to compare with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         self._known = known
@@ -126,14 +126,14 @@ class Tree:
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
         self.sound = 0
-        """Number of leaves of the largest checkpoint so far that matches the tree."""
+        """Number of leaves of the largest matching checkpoint so far."""
         self._wrong_heads = 0
         self.made: dict[Node, Hash] = {}
-        """Hashes of the tiles that were completed since the last call of `wrong_nodes`."""
+        """Hashes of the tiles completed since the last call of `wrong_nodes`."""
 
     @property
     def size(self) -> int:
-        """Return the number of leaves added so far."""
+        """Return the number of leaves so far."""
         return self._frontier.size
 
     def append(self, leaf: Hash) -> None:
@@ -145,8 +145,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield the number of the first leaf and a sentence for each stored hash that differs from
-        the computed hash."""
+        """Yield (first leaf's number, sentence) for each stored hash that differs."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -158,8 +157,7 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint at the tree's present size does not match the tree; None if it
-        matches. The first mismatch shows where the log was changed."""
+        """Return why a checkpoint of the tree's present size does not match it; None if it does."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -183,8 +181,7 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Compare the tree with a published checkpoint of the same size. Return a sentence on the
-        difference; None if there is none."""
+        """Return how a published checkpoint of the tree's size differs; None if it does not."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -202,8 +199,8 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the kept checkpoint contradicts the tree. Return None if it does not, or if
-        its size differs from the tree's present size."""
+        """Return why the kept checkpoint contradicts the tree; None if it does not or has another
+        size."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -221,11 +218,10 @@ AT_ONCE: Final = 1_000
 """Number of leaves in memory at a time."""
 
 BODIES_AT_ONCE: Final = 50
-"""Number of deliveries whose bodies are in memory at a time. Each body may have a mebibyte, or the
-limit in the settings."""
+"""Number of bodies in memory at a time, each up to the limit in the settings."""
 
 MAX_PROBLEMS: Final = 50
-"""Number of problems that are reported. Further problems are only counted."""
+"""Maximum number of reported problems. Others are counted."""
 
 
 class GapDocument(TypedDict):
@@ -249,14 +245,14 @@ class VerifiedLogDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """Result of verifying the log: numbers of verified items, and the problems that were found.
+    """Result of verifying the log: numbers of verified items, and the problems.
 
-    tell     maximum number of problems in `problems`; further problems are only counted
-    waiting  number of rows that still have no leaf
-    reread   number of deliveries that have been read differently since they were sealed
+    tell     maximum number of problems in `problems`; others are counted
+    waiting  number of rows without a leaf
+    reread   number of deliveries that were read differently after sealing
     found    number of all problems
-    first    number of the first leaf that has a problem
-    left     the largest checkpoint that is known to have been published
+    first    number of the first leaf with a problem
+    left     the largest checkpoint known to be published
     gaps     the database's accepted gaps, in which leaves and checkpoints may be lost
     """
 
@@ -315,11 +311,10 @@ async def verify_log(
     """Verify the whole log.
 
     against  text of a checkpoint that was kept elsewhere
-    own      this machine's key; None if it is not known
-    tell     number of problems to report; further problems are only counted
+    own      this machine's key; None if unknown
+    tell     maximum number of reported problems
 
-    Raise NotFoundError if no log has begun, and UsageError if `against` is no checkpoint of the
-    log.
+    Raise NotFoundError without a log, and UsageError if `against` is no checkpoint of the log.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
@@ -352,14 +347,14 @@ async def verify_log(
 
 
 async def verify_own_log(context: AppContext) -> VerifiedLog:
-    """Verify the whole log with this machine's key. Raises the same errors as `verify_log`."""
+    """Verify the whole log with this machine's key. Raises the errors of `verify_log`."""
     return await verify_log(
         context, own=keys.own_key(context.settings), progress=lambda _done, _of: None
     )
 
 
 class _Verification:
-    """One pass over the whole log. Its result is `verified`."""
+    """Pass over the whole log, with its result in `verified`."""
 
     def __init__(
         self,
@@ -420,8 +415,10 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of the new size. After a missing leaf,
-        nothing more is added to the tree, and later leaves are only compared with their rows."""
+        """Add a leaf to the tree, and compare the heads of the new size.
+
+        After a missing leaf, later ones are compared only with their rows.
+        """
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -465,8 +462,8 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that the newest checkpoint covers all leaves, and that no stored hash or checkpoint
-        goes beyond the last leaf."""
+        """Check that the newest checkpoint covers all leaves, and that nothing stored goes beyond
+        them."""
         if not self._whole:
             return
         size = self._tree.size
@@ -505,7 +502,7 @@ class _Verification:
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
     def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
-        """Check that a checkpoint that was kept elsewhere belongs to this log."""
+        """Check that a kept checkpoint belongs to this log."""
         if not self._tree.signed(note, origin=kept.origin):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
@@ -526,12 +523,12 @@ class _Verification:
 # --- how the leaves name their orders -------------------------------------------------------------
 
 SURE: Final = frozenset(("record", "revision", "deed"))
-"""Kinds of leaves whose rows never change their content or their order."""
+"""Kinds of leaves whose rows never change their content or order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The current pseudonyms by which leaves name some orders.
+    """Current pseudonyms of some orders in leaves.
 
     orders  pseudonym of each order
     erased  commitments of erased orders
@@ -543,11 +540,10 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf belongs to this order. A leaf whose commitment was erased may
-        belong to any order.
+        """Return whether a leaf may belong to this order. An erased commitment fits any order.
 
-        of     the leaf's commitment, in hex; None if the leaf has none
-        order  the order's reference; None stands for no order
+        of     the leaf's commitment, in hex, or None
+        order  the order's reference; None for no order
         """
         if of is None or order is None:
             return of is order is None
@@ -559,7 +555,7 @@ class Names:
         return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def says_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Return whether a row contradicts its sealed leaf: its content or its order differs."""
+        """Return whether a row's content or order contradicts its sealed leaf."""
         if "parts" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):
@@ -579,7 +575,7 @@ async def names_of(
 ) -> Names:
     """Return the pseudonyms of these rows' orders.
 
-    erased  result of `erased_orders`, passed in because it may be long
+    erased  result of `erased_orders`
     """
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
@@ -589,7 +585,7 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return why a leaf's order or sealed content differs from its row; None if both are equal."""
+    """Return why a leaf's order or sealed content differs from its row; None if it does not."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -603,8 +599,7 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
 
 
 class OrderCounts:
-    """Counter of each order's leaves, and the newest leaf of each order. Leaves are counted while
-    the log is read."""
+    """Number of leaves and newest leaf of each order, counted while the log is read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
         self._tree = OrderTree()
@@ -612,7 +607,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence if it is not its order's next leaf; otherwise None."""
+        """Count a leaf. Return a sentence if it is not its order's next leaf, or None."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -630,8 +625,8 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Compare the trees of all orders that have at most this size with the log. Yield a
-        sentence for each tree that differs."""
+        """Yield a sentence for each tree of all orders up to this size that differs from the
+        log."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
@@ -642,9 +637,11 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Compare the stored newest tree with the tree of the log's first `size` leaves. Return a
-        sentence for each table with a difference. Return nothing if the stored tree is of another
-        size. A wrong stored tree would make proofs and the next tree wrong."""
+        """Return a sentence for each table of the newest stored tree that differs from the log.
+
+        Returns nothing if the stored tree has another size. A wrong one would spoil proofs and the
+        next tree.
+        """
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()
@@ -666,7 +663,7 @@ class OrderCounts:
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
-        """Return a sentence for each order whose stored number of leaves is wrong."""
+        """Return a sentence for each order with a wrong stored number of leaves."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} is of "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than exist: the end of the log was cut "

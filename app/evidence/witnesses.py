@@ -1,8 +1,7 @@
 """Witnesses: independent parties, with their own keys, who cosign checkpoints of the log.
 
-A witness stores the last checkpoint of a log that it has cosigned, and cosigns a later checkpoint
-only if that extends the stored one. A person who trusts enough witnesses need not trust the shop's
-word that its log was never rewritten. Witnesses are asked in the background, over C2SP
+A witness cosigns a checkpoint only if it extends the one that it cosigned before. A person who
+trusts enough witnesses need not trust the shop. Witnesses are asked in the background, over C2SP
 tlog-witness:
 
     1 choose   the newest checkpoint as of the last full interval, so that every worker asks all
@@ -38,7 +37,7 @@ from reconcile.documents import Count, InstantText, Keywords
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
-"""Tolerated difference between a witness's clock and ours. Others later rely on its time."""
+"""Tolerated difference between a witness's clock and ours."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: check its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -57,31 +56,31 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "log_is_another": "it has cosigned another log than this one: the log was rewritten, or "
     "restored from a backup (`tallyhook log rename`)",
 }
-"""Reason why a witness does not cosign, and what to do, by the reason's code."""
+"""Text on why a witness does not cosign, and what to do, by code."""
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
-"""Codes with which a witness says that the log contradicts an earlier checkpoint."""
+"""Codes of a witness that knows a contradicting checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """A witness. Requests go to `url` followed by `/add-checkpoint`."""
+    """Witness. Requests go to `url` followed by `/add-checkpoint`."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
     def name(self) -> str:
-        """Return the witness's verifier key, which identifies its stored state."""
+        """Return the witness's verifier key, the name of its stored state."""
         return self.key.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witnesses:
-    """The configured witnesses, and the number of them that must cosign a checkpoint.
+    """Configured witnesses, and the number of required cosignatures.
 
     every        interval at which witnesses are asked
-    alarm_after  how long the quorum may be missing before an alarm is raised
+    alarm_after  time without a quorum before an alarm
     """
 
     each: tuple[Witness, ...]
@@ -109,13 +108,14 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """Error for a signature line that names a witness but was not made with the witness's key."""
+    """Error for a signature line in a witness's name that its key did not make."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return when a witness cosigned a checkpoint, as the witness states; None if it has not
-    cosigned. Raise WrongCosignature if a line names the witness's key and does not verify (C2SP
-    signed-note)."""
+    """Return when a witness cosigned a checkpoint, by its own word; None if it did not.
+
+    Raise WrongCosignature for a false line (C2SP signed-note).
+    """
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
         if (signature.name, signature.key_id) != (key.name, key.id):
@@ -175,8 +175,7 @@ class WitnessesDocument(TypedDict):
 
 
 def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
-    """Return the state of a witness: `cosigns`, `fails`, `contradicts`, or `waiting` if it has
-    neither cosigned nor failed yet."""
+    """Return a witness's state: `cosigns`, `fails`, `contradicts` or `waiting`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
     if state.problem is None:
@@ -185,8 +184,7 @@ def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
 
 
 async def witness_document(context: AppContext) -> WitnessesDocument:
-    """Return a JSON document on the witnesses. It also has the size of the log that a quorum has
-    cosigned, and the last checkpoint published in each way."""
+    """Return a document on the witnesses, the cosigned size, and published checkpoints."""
     witnesses = witnesses_of(context.settings)
     async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
@@ -236,12 +234,12 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return how a checkpoint was published: a word, or the cosigning witness's name."""
+    """Return how a checkpoint was published: a word, or the witness's name."""
     return departure.way.partition("+")[0]
 
 
 def departure_sentence(departure: departure_store.Departure) -> str:
-    """Return a sentence for people on how and when a checkpoint was published."""
+    """Return a sentence on how and when a checkpoint was published."""
     how = {
         "published": "shown under /.well-known/tallyhook/",
         "folder": "put into a folder",
@@ -257,33 +255,30 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds within which a witness must answer. It verifies a few hashes and writes one row. All
-TRIES together take less than the time allowed for stopping."""
+"""Seconds for a witness's answer. All TRIES together take less than stopping may."""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Maximum size of an answer in bytes. A cosignature has some 150 bytes, and a witness may sign with
-several keys."""
+"""Maximum bytes of an answer. A cosignature has some 150, and there may be several."""
 
 TRIES: Final = 3
-"""Maximum number of requests to one witness in a row. The witness may twice report another log size
-than we think it knows."""
+"""Maximum number of requests in a row. A witness may twice report another log size."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
-"""Time for which a claim on a witness lasts. TRIES requests take less."""
+"""Duration of a claim on a witness. TRIES requests take less."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""First pause before a witness that did not cosign is asked again; it doubles each time."""
+"""Pause before a witness that did not cosign is asked again; it doubles each time."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
-"""Longest pause between requests to a witness that does not cosign, whatever it asks for."""
+"""Maximum pause before a witness that did not cosign is asked again."""
 
 REST_S: Final = 5.0
-"""Seconds between two checks whether a checkpoint must be cosigned."""
+"""Seconds between two looks for a checkpoint to cosign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """Result of one request: a cosignature, the size that the witness knows, or a problem."""
+    """Result of one request: a cosignature, the witness's log size, or a problem."""
 
     at: instants.Instant | None = None
     line: str | None = None
@@ -293,7 +288,7 @@ class _Reply:
 
 
 class Cosigning:
-    """Client that asks the witnesses of one log. Several processes may run such a client."""
+    """Client of one log's witnesses. Several processes may run one."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -377,8 +372,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof that the log with `size` leaves extends the log with `old` leaves. The
-        proof is empty if `old` is 0 or equals `size`."""
+        """Return the proof that the log with `size` leaves extends that with `old`; empty for 0 or
+        `size`."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -387,8 +382,8 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's signature line in an answer. Ignore signature lines of other keys
-        (C2SP tlog-witness)."""
+        """Verify the witness's line in an answer. Ignore lines of other keys (C2SP
+        tlog-witness)."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -441,12 +436,11 @@ class Cosigning:
 
 
 _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}
-"""Reason code for each HTTP status of a refusal (C2SP tlog-witness)."""
+"""Code for each HTTP status of a refusal (C2SP tlog-witness)."""
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return the result of a request that the witness answered without a cosignature, or not at
-    all.
+    """Return the result of a request without a cosignature.
 
     same  whether our request stated the log size that the witness had told us
     """
