@@ -10,8 +10,8 @@ of a restore:
     5 follow   up with what a restored database needs before its first start: see `follow_on`
     6 switch   names: the present database is kept under another name, and the copy gets its name
 
-Nothing is changed before the last step, so a failed or interrupted restore leaves the database as
-it was. `db restored` runs steps 3 to 5 on a database that PostgreSQL's own tools have restored.
+Nothing is changed before the last step. `db restored` runs steps 3 to 5 on a database that
+PostgreSQL's own tools have restored.
 """
 
 import asyncio
@@ -61,12 +61,12 @@ _OURS: Final = (
     ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
-"""Names of files that belong to a database. No backup may be written to one of these files."""
+"""Names of files that belong to a database, where no backup may be written."""
 
 
 async def rewrite(context: AppContext) -> None:
-    """Rewrite an SQLite database, so that its file has no remains of deleted rows. Raises
-    UsageError for PostgreSQL."""
+    """Rewrite an SQLite file without the remains of deleted rows. Raises UsageError for
+    PostgreSQL."""
     if context.database.shared:
         raise UsageError("PostgreSQL does this itself: VACUUM (FULL), which locks the tables")
     await context.database.writer.rewrite()
@@ -80,9 +80,11 @@ async def back_up(
     replace: bool,
     progress: backup_store.Progress,
 ) -> backup_store.Contents:
-    """Copy the database to `target`. The file `target` appears only when the copy is complete.
-    Raise UsageError if `target` exists and may not be replaced, or is the database itself. Raise
-    ConfigurationError if the database belongs to another environment than the settings name."""
+    """Copy the database to `target`, which appears only when complete.
+
+    Raise UsageError if `target` may not be replaced, and ConfigurationError for another
+    environment's database.
+    """
     source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
 
@@ -99,10 +101,9 @@ async def back_up(
 
 
 def file_of(url: str, *, instead: str) -> Path:
-    """Return the path of the database's file. For PostgreSQL, which has no such file, raise
-    UsageError.
+    """Return the path of the database's file. Raise UsageError for PostgreSQL.
 
-    instead  the error's message, which says what a person should use instead
+    instead  the error's message, on what to use instead
     """
     if not is_sqlite(url):
         raise UsageError(instead)
@@ -128,8 +129,7 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread. If this command is stopped, the work ends at its next call of
-    `progress`."""
+    """Run blocking work in a thread. After a stop, it ends at its next call of `progress`."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -162,12 +162,12 @@ class People:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedLog:
-    """The transparency log after a restore.
+    """Transparency log after a restore.
 
-    leaves   the number of leaves in the backup's log; 0 if no log has begun
-    cut      the number of leaves in the replaced log if the backup's log lacks some of them; else 0
-    renamed  the new origin under which the log continues; None if the log keeps its origin
-    sure     False if the replaced log could not be read, so that nobody knows how far it continued
+    leaves   number of leaves in the backup's log; 0 if no log has begun
+    cut      number of leaves in the replaced log if the backup lacks some; else 0
+    renamed  the log's new origin; None if it keeps its origin
+    sure     False if the replaced log could not be read
     """
 
     leaves: int
@@ -198,14 +198,13 @@ class FollowedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Changes made to a restored database before its first start.
+    """Changes of a restored database before its first start.
 
-    head   the number of the last revision in the backup
-    first  the number that the next revision will have
-    may    the operators and tokens that may sign in again because of the restore. If the replaced
-           database could not be read, these are all operators and tokens that may sign in
-    gone   the operators and tokens that could sign in before the restore and are not in the backup;
-           None if the replaced database could not be read
+    head   number of the last revision in the backup
+    first  number of the next revision
+    may    people who may sign in again because of the restore; all people, if the replaced database
+           could not be read
+    gone   people who could sign in before and are not in the backup; None if unknown
     log    how the log continues
     """
 
@@ -249,8 +248,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """Result of a restore: the new contents, the accepted gap, and the path of the former database
-    if it is kept."""
+    """Result of a restore: the new contents, the accepted gap, and the former database's path."""
 
     contents: backup_store.Contents
     kept: Path | None
@@ -280,14 +278,12 @@ async def restore(
 ) -> Restored:
     """Put `backup` in the database's place. The former database is kept beside it.
 
-    erase_again  a function that carries out the journal of erasures in the copy; its errors end the
-                 restore
-    accepts      the reason for accepting the loss of data that came after the backup; None if the
-                 loss is not accepted
+    erase_again  function that carries out the journal of erasures in the copy
+    accepts      reason for accepting the loss of later data; None if it is not accepted
 
-    Raise ConfigurationError if a service runs, or if a gap is not accepted. Raise NotFoundError if
-    there is no such backup. Raise UsageError if the present database may not be replaced. Raise
-    StoreUnavailable if the backup is damaged, or has objects that no migration of ours makes.
+    Raise ConfigurationError if a service runs or a gap is not accepted, NotFoundError without a
+    backup, UsageError if the database may not be replaced, and StoreUnavailable for a damaged or
+    foreign backup.
     """
     url = settings.database_url
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
@@ -337,8 +333,9 @@ async def restore(
 async def after_restore(
     again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
-    """Run the remaining steps of a restore in a database that other tools have restored. The
-    database must be opened `alone`, so that nobody serves it.
+    """Run the last steps of a restore in a database that other tools have restored.
+
+    The database must be opened `alone`.
 
     again, without  see `replay_after_restore`
     """
@@ -358,15 +355,12 @@ async def follow_on(
     1 numbers    revisions continue beyond every number ever published; the shop's statements since
                  the backup are recorded as lost
     2 sessions   every session and invitation ends; people sign in again
-    3 people     operators and tokens that may sign in are compared with those in the replaced
-                 database
+    3 people     operators and tokens are compared with those in the replaced database
     4 log        the log gets a new origin if it lacks the last leaf of the replaced log
-    5 server     the server and its timeline are recorded, so that `doctor` reports no
-                 unacknowledged restore
+    5 server     the server and its timeline are recorded, so that `doctor` accepts the restore
     6 audit      an entry in the trail says what was done, and by whom
 
-    files  the names for the trail: the backup (`file`), and the former database if it was kept
-           (`kept`)
+    files  names for the trail: the backup (`file`), and the former database if kept (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
@@ -399,9 +393,11 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return how the log continues after a restore. The log keeps its origin if it has the last
-    leaf of the replaced log. Otherwise it needs a new origin, because others may know leaves of the
-    replaced log that were signed under the old origin."""
+    """Return how the log continues after a restore.
+
+    It keeps its origin only if it has the last leaf of the replaced log: others may know leaves
+    under the old origin.
+    """
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -421,17 +417,15 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Make the database continue with the inbox file in its folder, even if the database has read
-    another inbox file before.
+    """Make the database continue with the inbox file in its folder. Return unread records and the
+    gap.
 
-    All records in the inbox count as unread, and deliveries that are already stored are skipped. If
-    the inbox file was lost, its remains are kept, and `serve` creates a new file.
+    Stored deliveries are skipped. The remains of a lost file are kept. No process may serve the
+    database meanwhile.
 
-    accepts  the reason for accepting a gap; None if no gap is accepted
+    accepts  reason for accepting a gap, or None
 
-    Return the number of unread records, and the gap. Raise UsageError for PostgreSQL, where the
-    inbox is a table. Raise ConfigurationError if a gap is not accepted. No process may serve the
-    database while this function runs.
+    Raise UsageError for PostgreSQL, and ConfigurationError if a gap is not accepted.
     """
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         database, at = inbox.database, clock.now()
@@ -464,8 +458,7 @@ async def adopt_inbox(
 def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
-    """Compare the tokens and operators of the restored and the replaced database. Return the people
-    that only the restored database has, then the people that only the replaced database has."""
+    """Return the people of only the restored database, and of only the replaced one."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

@@ -3,14 +3,14 @@
     1 lock    the temporary file beside the target, so that two copies cannot mix
     2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
     3 add     accepted deliveries that the snapshot has not read, from a snapshot of the inbox that
-              began before; deliveries that were read in between are in both, and are read once
+              began before; deliveries in both are read once
     4 sync    the copy to the disk, and drop its pages from the page cache
     5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
     6 name    it, and sync its directory
 
-The source is read through SQLite only, on a connection that cannot write or checkpoint. Its one
-read transaction lasts for the whole copy: otherwise every commit of a service would make the backup
-begin again. During the copy the log cannot be emptied, so it grows with every write.
+The source is read on a connection that cannot write or checkpoint, in one transaction: otherwise
+every commit would make the backup begin again. Meanwhile the write-ahead log grows with every
+write.
 """
 
 import fcntl
@@ -49,14 +49,13 @@ PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Files that SQLite may leave beside a database. If such a file belongs to another database, SQLite
-would replay it."""
+"""Files that SQLite may leave beside a database, and would replay into another one."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
-"""Files that a store leaves beside a database after opening it."""
+"""Files that a store leaves beside an opened database."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of pages done and the total. An exception from it ends the copy."""
+"""Function called with the pages done and the total. Its exception ends the copy."""
 
 _COUNTED: Final = {
     "deliveries": "delivery",
@@ -64,7 +63,7 @@ _COUNTED: Final = {
     "records": "record",
     "revisions": "revision",
 }
-"""Tables whose rows are counted, each with the name of one of its rows."""
+"""Tables whose rows are counted, with the name of one row."""
 
 
 class ContentsDocument(TypedDict):
@@ -88,7 +87,7 @@ class Contents:
     size           size of the file in bytes
     counts         number of rows by table
     last_revision  last number in the outcome feed; 0 if nothing was published
-    last_arrival   when the latest delivery was received; None if there is none
+    last_arrival   when the latest delivery was received, or None
     """
 
     environment: str | None
@@ -109,13 +108,10 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy all of `source` under a temporary name beside `target`. Yield the copy and its counts.
+    """Copy `source` under a temporary name beside `target`. Yield the copy and its contents.
 
-    Every index is compared with its table, both when the copy is made and when it is restored. A
-    copy that the restore would refuse is no backup.
-
-    The copy is deleted when the block ends, unless the caller renames it with `put_in_place`. Raise
-    StoreUnavailable if the source is not a sound database of ours or the copy cannot be written.
+    The copy passes the checks of a restore. It is deleted after the block, unless `put_in_place`
+    renamed it. Raise StoreUnavailable for an unsound source or a failed write.
     """
     part = target.with_name(target.name + ".part")
     descriptor = _locked(part)  # 1
@@ -139,14 +135,13 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Rename a finished copy to its final name. The copy replaces an earlier file in one step."""
+    """Rename a finished copy to its final name, in place of an earlier file."""
     os.replace(part, target)
     sync_folder(target)
 
 
 def sync_folder(path: Path) -> None:
-    """Sync the path's folder to disk, so that new and changed file names in the folder survive a
-    crash."""
+    """Sync the path's folder to disk, so that its file names survive a crash."""
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -174,8 +169,7 @@ def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
 
 
 def _one_line(found: object) -> str:
-    """Return SQLite's report about a file as one printable line, because it may contain any
-    bytes."""
+    """Return SQLite's report as one printable line. It may contain any bytes."""
     return printable(" ".join(str(found).split()))
 
 
@@ -202,12 +196,10 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file for this user alone, and return its descriptor. Close the
-    descriptor only after SQLite has closed its own.
+    """Create the temporary file for this user alone, and return its descriptor.
 
-    The leftover file of an interrupted copy is used again. A file of another user is refused,
-    because its owner could read the copy. A file with a second name is refused, because the copy
-    would overwrite another file.
+    Close the descriptor only after SQLite's own. A leftover file is used again, unless it has
+    another owner, who could read the copy, or a second name, whose file would be overwritten.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -234,8 +226,7 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Raise an error for a truncated file, because SQLite reads the missing part of the last page
-    as zeros. A file of another type gets its own error."""
+    """Raise an error for a truncated file, which SQLite would fill with zeros, or another type."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -254,7 +245,7 @@ def _require_whole_pages(source: Path) -> None:
 
 @contextmanager
 def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
-    """Yield a snapshot of the inbox beside a database; None if the database has no inbox file."""
+    """Yield a snapshot of the inbox beside a database; None without an inbox file."""
     path = path_of(source)
     if not path.exists():
         yield None
@@ -269,8 +260,7 @@ def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def _add_unread(inbox: sqlite3.Connection | None, part: Path) -> None:
-    """Copy inbox rows into the copied database's own inbox table. Only rows that the copied
-    database had not read yet are copied."""
+    """Copy unread rows of the inbox into the copy's own inbox table."""
     if inbox is None:
         return
     with closing(sqlite3.connect(part)) as copy, copy:
@@ -320,7 +310,7 @@ _ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """Credentials that are valid: tokens as (name, hash), operators as (name, role)."""
+    """Credentials in force: tokens as (name, hash), operators as (name, role)."""
 
     tokens: frozenset[tuple[Any, ...]]
     operators: frozenset[tuple[Any, ...]]
@@ -328,12 +318,12 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """The readable facts of the database that a backup replaces.
+    """Readable facts of the database that a backup replaces.
 
     head         number of its last revision
     last_commit  when it was last written
-    log          number of leaves in its log, and the hash of the last leaf; None if it has no log
-    origins      every origin that its log has had, the present origin last
+    log          number of leaves in its log, and the last leaf's hash; None without a log
+    origins      every origin of its log, the present one last
     """
 
     in_force: InForce
@@ -345,7 +335,7 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Prevent other processes from serving or writing. Raise ConfigurationError while a service
+    """Keep other processes from serving or writing. Raise ConfigurationError while a service
     runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
@@ -362,14 +352,14 @@ async def alone(database: Path) -> AsyncIterator[None]:
 def laid_beside(
     backup: Path, database: Path, *, environment: str | None, progress: Progress
 ) -> Iterator[tuple[Path, Contents]]:
-    """Copy the backup into the database's folder, and yield the copy and its contents. At the end
-    of the `with` block, the copy is deleted unless the block called `in_place`. This function works
-    synchronously, and copying may take long.
+    """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    environment  the stamp that the backup must have; None accepts any
+    The copy is deleted after the block, unless it called `in_place`. Blocks for long.
 
-    Raise ConfigurationError for a backup of the other environment or of a newer program, and
-    StoreUnavailable for a backup that is damaged or not ours.
+    environment  the stamp that the backup must have; None for any
+
+    Raise ConfigurationError for another environment or a newer program, and StoreUnavailable for a
+    damaged or foreign backup.
     """
     _require_whole_pages(backup)
     with copied(backup, database, progress=progress) as (part, contents):
@@ -379,7 +369,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Turn errors about the copy, raised in the block, into a StoreUnavailable about the backup."""
+    """Turn the block's errors about the copy into a StoreUnavailable about the backup."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -398,8 +388,7 @@ _IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
 
 
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
-    """Rename the copy to the database's name. Return the path of the former database, which is
-    kept; None if there was none."""
+    """Give the copy the database's name. Return the former database's new path, or None."""
     _sync_whole(part)
     with closing(reading(part)) as connection:
         ((identity,),) = connection.execute(_IDENTITY).fetchall()
@@ -418,8 +407,7 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
 
 
 def _free_name(wanted: Path) -> Path:
-    """Return the wanted name. If it is taken, for example by a restore in the same second, append a
-    number."""
+    """Return the wanted name, with a number if it is taken."""
     numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
     return next(each for each in chain([wanted], numbered) if not each.exists())
 
@@ -429,7 +417,7 @@ def url_of_copy(url: str, part: Path) -> str:
 
 
 async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
-    """Return the valid tokens and operators in a database of this version."""
+    """Return the tokens and operators in force, in a database of this version."""
     tokens = await connection.execute(text(_TOKENS), {"now": now})
     operators = await connection.execute(text(_OPERATORS))
     return InForce(
@@ -439,8 +427,8 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """Read the facts of the database that a restore will replace. Return None if there is no
-    database, or this program cannot read it."""
+    """Read the facts of the database that a restore replaces; None if it is missing or
+    unreadable."""
     if not database.exists():
         return None
     try:
@@ -488,8 +476,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name. Keep a copy of its log if the log could not be
-    written into the database."""
+    """Keep the old database under a second name, with a copy of its log if that cannot be
+    folded."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -503,8 +491,7 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _fold_log(database: Path) -> bool:
-    """Fold the log into the file. Return whether the whole log is now in it; False if the database
-    is damaged. Raise StoreUnavailable if folding failed for another reason."""
+    """Fold the log into the file; return False for a damaged database. Raise StoreUnavailable."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -1,12 +1,10 @@
 """Compares derived rows with rows that are built again, for a check that changes nothing.
 
-The index is built in a scratch database, by the code that `reindex` runs. The scratch database
-holds references and no bodies, and is deleted afterwards. For a sample of the deliveries, stored
-links and contests are first copied into the scratch database, because deliveries outside the sample
-may have created them.
+The index is built in a scratch database by the code of `reindex`, without bodies. For a sample,
+stored links and contests are copied first, because other deliveries may have made them.
 
-If several orders contest a reference, the first to arrive decides which order an event or link is
-stored under. Histories do not depend on that, so orders of one contest count as equal here.
+The first order to arrive decides under which order contested evidence is stored. Histories do not
+depend on that, so orders of one contest count as equal here.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -32,17 +30,17 @@ from app.receiving.delivery_log_store import DigestRange
 from reconcile.instants import EARLIEST
 
 AT_ONCE: Final = 1_000
-"""Rows compared at a time."""
+"""Number of rows compared at a time."""
 
 
 class Derived(NamedTuple):
-    """Rows that are computed from other rows.
+    """Rows that are computed from others.
 
-    name     the text that names a row in sentences, with placeholders for the row's columns
-    columns  the names of the columns
-    key      the columns that identify a row
-    basis    the data from which the rows are computed
-    mend     what a person can do to correct wrong rows
+    name     text that names a row in sentences, with placeholders for its columns
+    columns  names of the columns
+    key      columns that identify a row
+    basis    data from which the rows are computed
+    mend     how a person can correct wrong rows
     """
 
     name: str
@@ -52,8 +50,7 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Compare stored rows with rebuilt rows that have the same key. Return a sentence for each
-        difference, and for each row that is only stored or only rebuilt."""
+        """Return a sentence for each difference of stored and rebuilt rows, by key."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:
@@ -77,9 +74,9 @@ class Derived(NamedTuple):
 
 
 class IndexTable(NamedTuple):
-    """A table of the index.
+    """Table of the index.
 
-    place  position of the column by which the table's rows are found
+    place  position of the column by which the rows are found
     """
 
     table: str
@@ -92,7 +89,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return this database's own version of the given rows: its rows with the same keys."""
+        """Return this database's rows with the keys of these rows."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -123,7 +120,7 @@ _LINKED_RECORDS: Final = statement(
 )
 
 Contests = dict[str, frozenset[str]]
-"""Maps each contested order to all orders of its contest."""
+"""All orders of a contest, by each of its orders."""
 
 
 @asynccontextmanager
@@ -132,8 +129,7 @@ async def scratch_index(
 ) -> AsyncIterator[AsyncConnection]:
     """Yield a temporary database with an empty index.
 
-    sampled  whether only a sample of the deliveries is read again. If so, the stored contests are
-             copied into the index. If not, the links of all stored records are added to the index
+    sampled  whether to add the stored contests, for a sample, instead of the links of all records
     """
     async with scratch_database() as scratch:
         if sampled:
@@ -158,7 +154,7 @@ async def _copy(
 async def copy_links(
     connection: AsyncConnection, scratch: AsyncConnection, rereads: Iterable[Reread]
 ) -> None:
-    """Copy the stored links of the references that some events name."""
+    """Copy the stored links of the references in these events."""
     keys = {key for each in rereads if each.event is not None for key in keys_of(each.event)}
     sql = _LINKS.select("reference IN ({})")
     rows = await select_in(connection, sql=sql, values={reference for reference, _, _ in keys})
@@ -173,8 +169,7 @@ async def copy_links(
 
 
 async def rows_to_check(connection: AsyncConnection) -> int:
-    """Return the approximate number of rows that a check reads. These are bodies, rows made from
-    the bodies, and orders."""
+    """Return the approximate number of rows that a check reads."""
     return int((await connection.execute(text(_ROWS))).scalar_one())
 
 
@@ -195,10 +190,8 @@ async def differences(
 ) -> AsyncIterator[Sequence[str]]:
     """Yield sentences on differences between the stored and the rebuilt index.
 
-    progress  called with the number of stored rows that were compared since the last call
-    digests   the digests of the events in a sample; None if all events were read again. For a
-              sample, stored links are not compared, because events outside the sample may have made
-              them
+    progress  called with the number of rows since its last call
+    digests   the sample, whose stored links are not compared; None for all events
     """
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
@@ -217,9 +210,7 @@ async def differences(
 
 
 def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
-    """Return rebuilt rows for a comparison with stored rows. Evidence that several orders contest
-    may be stored under one order but rebuilt under another. Such a rebuilt row gets the order of
-    the stored row."""
+    """Return rebuilt rows with the stored row's order where several orders contest the evidence."""
     orders = {row[key]: row[0] for row in stored}
     return [
         (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
@@ -233,8 +224,8 @@ async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[s
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return how many customers' numbers are in the bodies but not in the store. A number counts
-    once for each order. The store may have further numbers, from bodies that were deleted."""
+    """Return how many customers' numbers the bodies have and the store lacks, once for each
+    order."""
     missing, contests = 0, await _contests(connection)
     noted = "SELECT digest, kind, thing FROM phones WHERE digest IN ({})"
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -250,9 +241,11 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) for each note on a phone number. A note is about an order or about a
-    delivery. For a delivery, return the delivery's order, or the delivery's id if it has no order.
-    If the order shares evidence with other orders, return the first of all these orders."""
+    """Return (digest, order) for each note on a phone number.
+
+    A delivery's note gets the delivery's order, or else its id. Orders that share evidence get the
+    first of them.
+    """
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -281,7 +274,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Cached ledgers without `as_of`, because a ledger is unchanged until its next decision."""
+"""Cached ledgers without `as_of`: a ledger is unchanged until its next decision."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),
@@ -304,8 +297,7 @@ _LISTS: Final = Derived(
 
 
 async def differing_counts(connection: AsyncConnection) -> list[str]:
-    """Compare the stored counters and the stored lists of orders with the cached ledgers. Return a
-    sentence on each difference."""
+    """Return a sentence on each stored counter or list that differs from the cached ledgers."""
     found = _COUNTERS.compare(
         (await counter_store.stored_counts(connection)).items(),
         (await counter_store.full_counts(connection)).items(),
@@ -350,6 +342,5 @@ async def cached_rows(
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> list[str]:
-    """Return orders that have a cached ledger but no evidence now. Such an order had evidence when
-    its deliveries were read differently."""
+    """Return orders with a cached ledger but no evidence now."""
     return list(await connection.scalars(text(WITHOUT_HISTORY)))

@@ -1,9 +1,8 @@
 """Copies of stored data: when the last backup was made, and copies that an erasure does not reach.
 
-The time of the last backup is a counter in the database itself, for alarms. So a restored database
-has the time of the backup before the restored one. The trail names backups, and every export about
-an order or a person. Leaves out log lines and period reports, which have only references, and
-copies made by other tools.
+The time of the last backup is in the database, for alarms. The trail names backups, and every
+export about an order or a person. Leaves out log lines and period reports, which have only
+references, and copies made by other tools.
 """
 
 from collections.abc import Collection
@@ -26,13 +25,12 @@ from reconcile.documents import InstantText
 from reconcile.instants import DAY, Instant, format_instant
 
 LAST_BACKUP: Final = "last backup"
-"""Name of the counter, in microseconds of Unix time. The script that runs `pg_dump` writes it, too:
-see deploy/compose/compose.yaml."""
+"""Counter of the last backup, in microseconds of Unix time. deploy/compose/compose.yaml sets it,
+too."""
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Record the time of a complete backup, in the database and in the trail. A later erasure lists
-    the backup as a copy that still has the erased data."""
+    """Record a complete backup in the database and in the trail, for later erasures."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -51,13 +49,13 @@ def shown_name(file: Path) -> str:
 
 
 async def last_backup(connection: Connection) -> Instant | None:
-    """Return the moment of the last noted backup; None if there is none."""
+    """Return the moment of the last noted backup, or None."""
     noted = await run(connection, counter, LAST_BACKUP)
     return Instant(noted) if noted else None
 
 
 MOST_BACKUPS: Final = 1_000
-"""Most backups that are listed, newest first: three years of one backup a night."""
+"""Maximum number of listed backups, the newest: three years of one a night."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",
@@ -66,7 +64,7 @@ _TAKEN: Final[dict[Action, str]] = {
     "unmasked": "numbers or a body in full",
     "data_exported": "a copy of a person's data",
 }
-"""The trail's actions that export an order's or a person's data, in words."""
+"""Actions in the trail that export personal data, in words."""
 
 
 class TakenCopyDocument(TypedDict):
@@ -79,10 +77,10 @@ class TakenCopyDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenCopy:
-    """A copy that an erasure does not reach.
+    """Copy that an erasure does not reach.
 
     name   the backup's file, or the order or person whose data were copied
-    until  when the copy is deleted by the shop's own rule; None if unknown
+    until  when the shop's own rule deletes it; None if unknown
     """
 
     what: str
@@ -93,7 +91,7 @@ class TakenCopy:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence on when and by whom the copy was taken, and for how long it is kept."""
+        """Return a sentence on who took the copy, when, and for how long it is kept."""
         kept = "its period is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
@@ -118,8 +116,7 @@ async def earlier_copies(
 
     subjects  orders and deliveries of the erasure
     person    person whose data are erased; None for an erasure by order
-    since     when the first of the erased data arrived; backups from before this instant cannot
-              hold the data
+    since     when the first of the erased data arrived
     """
     found = await _backups(context, connection, since=since)
     found += lost_inboxes(context, since=since)
@@ -142,7 +139,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the kept files of inboxes that were lost since an instant. These files hold bodies."""
+    """Return the files of inboxes lost since an instant. They hold bodies."""
     path = context.database.path
     if path is None:
         return []

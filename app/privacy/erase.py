@@ -9,13 +9,12 @@
     5 report  what every column still holds, with the legal ground, and empty the database's log, so
               that the bytes are gone, too
 
-An operator with a session or token of their own proposes the erasure. Step 3 then waits until
-another operator has approved it and has typed the number or address again, because no proposal
-stores a number or address. The machine's owner erases at once.
+The machine's owner erases at once. Other operators propose an erasure; another operator approves it
+and types the number or address again, because no proposal stores one.
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay. So the sealed log still
-verifies, and a redelivery is still a duplicate, whose body is not stored. If an erasure was killed
-after step 3, the service completes it, and so does the next erasure of any subject.
+verifies, and a redelivery is still a duplicate. An erasure that was killed after step 3 is
+completed later.
 """
 
 import shlex
@@ -53,8 +52,7 @@ from reconcile.instants import EARLIEST
 class ErasureRequest:
     """Subject of an erasure: one phone number, one email address, or one order.
 
-    files_of_others  whether the erasure of an order includes files of other orders that name its
-                     customer's number
+    files_of_others  whether to erase files of other orders that name the order's customer
     """
 
     phone: str | None = None
@@ -73,15 +71,13 @@ async def erase(
     progress: Callable[[int], None] = silent,
     agree: proposals.Agree | None = None,
 ) -> Erasure:
-    """Erase the subject's data, or with `dry_run` only report what would be deleted.
+    """Erase the subject's data, or with `dry_run` only report what would be erased.
 
-    agree  function that stores the approval of an approved proposal; it runs in the transaction
-           that records who erased the data
+    agree  function that stores an approval in the transaction that records the erasure
 
-    Raise ConfigurationError if the journal of erasures cannot be used. Raise UsageError for
-    unsuitable arguments, and for a person who may not erase. Raise UsageError if files of other
-    orders would be deleted and the request does not allow this. Raise NotFoundError if nothing
-    personal is stored about the subject.
+    Raise ConfigurationError for an unusable journal, NotFoundError if nothing is stored about the
+    subject, and UsageError for bad arguments, a missing permission, or files of others that are not
+    included.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")
@@ -163,7 +159,7 @@ async def _copies(
 
 
 def files_of_others(erasure: Erasure) -> str:
-    """Describe the files of other orders that are deleted along with the erased orders."""
+    """Return a phrase on the files of other orders that are erased, too."""
     files = erasure.of_others()
     orders = ", ".join(sorted({each.order for each in files}))
     return f"{counted(len(files), 'file')} of other orders ({orders}) with the customer's number"
@@ -191,9 +187,11 @@ async def propose_erasure(
     *,
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
-    """Propose an erasure for an operator who has proved their identity. Return None for the
-    machine's owner, who may erase without a proposal. The proposal has a pseudonym instead of a
-    number or an address, which the approver must type. Raise the errors of `erase`."""
+    """Propose an erasure under a pseudonym. Return None for the machine's owner, who needs no
+    proposal.
+
+    Raise the errors of `erase`.
+    """
     if not proposals.proved(await who_may(context, by=asked.by, action="erased")):
         return None
     found = await erase(context, asked, dry_run=True, progress=progress)
@@ -222,8 +220,7 @@ async def propose_erasure(
 
 
 def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
-    """Return the two kinds of erasure proposals. One kind erases the personal data of an order, the
-    other the personal data of a person."""
+    """Return the kinds of erasure proposals: of an order's data and of a person's data."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         order = proposal.subject if proposal.kind == "erase" else None
@@ -283,8 +280,10 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still contain an erased number or address outside all
-    rows. Call this in a process that no longer has the database open."""
+    """Return files of an SQLite database with a number or address outside all rows.
+
+    Call this in a process without the database open.
+    """
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []
     return files_with(

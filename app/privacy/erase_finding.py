@@ -1,5 +1,5 @@
-"""Finds, judges and counts the data that an erasure empties. The data are found by phone number,
-email address, a digest of either, or order.
+"""Finds, judges and counts the data that an erasure empties, by phone number, email address, digest
+or order.
 
 Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).
@@ -40,12 +40,12 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that may be deleted, and of deliveries that must be kept.
+    """Ids of deliveries that may be erased, and of those that must be kept.
 
-    kind    the kind of things that are judged, such as `delivery` or `whole`
-    latest  when the newest of the deletable deliveries arrived
-    unread  the deletable deliveries that could not be read
-    gone    the deletable deliveries without any data left
+    kind    kind of things that are judged, such as `delivery` or `whole`
+    latest  when the newest erasable delivery arrived
+    unread  erasable deliveries that could not be read
+    gone    erasable deliveries without any data left
     """
 
     kind: Kind = "delivery"
@@ -56,7 +56,7 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """Add a delivery with its time of arrival, and the reason to keep it, if there is one."""
+        """Add a delivery with its arrival, and the reason to keep it, if any."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -70,7 +70,7 @@ _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 async def rows_of(
     connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> dict[str, set[erase_store.Key]]:
-    """Return the rows of orders and their deliveries that an erasure deletes or empties."""
+    """Return the rows of orders and their deliveries that an erasure empties."""
     deliveries = [*chain.from_iterable(orders.values())]
     owned = await erase_store.owned_rows(connection, {*orders, *deliveries})
     reasons = await erase_texts.bare_reasons(connection, deliveries, phones)
@@ -78,38 +78,34 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum orders of one number. A number with more is a test number, not a person's."""
+"""Maximum orders of one number. A number with more is a test number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
-    """The data that may be deleted, the data that stays, and whether the erasure is done.
+    """Data that may be erased, the data that stays, and whether the erasure is done.
 
     identifiers  phone numbers as E.164 digits, or an email address after EMAIL_KIND
-    orders       the orders whose bodies, headers and phone digests are erased
-    deliveries   the deliveries that contain the number and have no order or could not be read
+    orders       orders whose bodies, headers and phone digests are erased
+    deliveries   deliveries that contain the number and have no order or could not be read
     unreadable   those of `deliveries` that could not be read
-    gone_before  the deliveries without an order whose bodies are deleted already: a backup may have
-                 these bodies
-    wholes       the deliveries whose whole request body contains the number, while their own part
-                 of the body does not
-    brought      the deliveries of each order, including those whose bodies are deleted already
-    notes        the phone digests by which this data is found
-    reasons      the reasons of events to be emptied, as (event row, a delivery that brought the
-                 event)
-    staying      the orders that are kept for now, each with its deliveries
-    quoting      the revisions that quote the words of an erased reason; these revisions stay
-    holding      all rows of the database that contain a number, by place; after erasing, the rows
-                 that still contain a number
-    going        the rows to empty or delete, by table
-    waiting      the rows to empty or delete later, of orders that are kept for now
-    aside        the number of rows of set-aside deliveries that stay, by place
-    kept         the data that stays, and why
+    gone_before  deliveries without an order and without bodies, which a backup may have
+    wholes       deliveries whose request contains the number only outside their own part
+    brought      deliveries of each order, even without bodies
+    notes        phone digests by which this data is found
+    reasons      reasons of events to be emptied, as (event row, a delivery that brought the event)
+    staying      orders that are kept for now, with their deliveries
+    quoting      revisions that quote an erased reason; they stay
+    holding      rows that contain a number, by place; after erasing, those that still do
+    going        rows to empty or delete, by table
+    waiting      rows to empty or delete later, of orders that are kept for now
+    aside        number of rows of set-aside deliveries that stay, by place
+    kept         data that stays, and why
     accounts     until when accounting keeps each erased order
-    copies       the earlier copies that the erasure does not reach
+    copies       earlier copies that the erasure does not reach
     tidied       whether the erased data is gone from the database's log
-    latest       when the newest erased data arrived. The erasure is dated no earlier, or a restore
-                 would keep the data; after a clock was set back, this may lie in the future
+    latest       when the newest erased data arrived. The erasure is dated no earlier, so that a
+                 restore erases the data even after a clock was set back
     """
 
     subject: str
@@ -142,8 +138,7 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Take orders out of the plan, because they got new evidence and must be kept for now.
-        Return these orders with their deliveries."""
+        """Take orders with new evidence out of the plan. Return them with their deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -155,8 +150,7 @@ class Erasure:
         return stayed
 
     def restricted(self) -> list[erase_rules.KeptData]:
-        """Return all data that the erasure restricts instead of erasing. Some data must stay for
-        another reason; the other orders are kept only for accounting."""
+        """Return all data that the erasure restricts instead of erasing."""
         staying = dict[tuple[str, str], erase_rules.KeptData]()
         for each in self.kept:
             if each.kind is not None:  # of two reasons, keep the one that a person can end
@@ -170,8 +164,7 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store the rows that still contain the number after erasing. Such a row does not count as
-        erased, even if the erasure planned to erase it."""
+        """Store the rows that still contain the number, which do not count as erased."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
@@ -195,12 +188,11 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the erased attachments that belong to other orders. They are erased because they
-        name the customer's number."""
+        """Return the erased attachments of other orders, which name the customer."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
-        """Return counts of deleted and remaining data by place."""
+        """Return counts of erased and remaining data by place."""
         because = "revisions.because"
         holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
@@ -236,14 +228,14 @@ class Erasure:
 
 
 def _known(erasure: Erasure) -> Erasure:
-    """Return the erasure, or raise NotFoundError if it found nothing."""
+    """Return the erasure. Raise NotFoundError if it found nothing."""
     if not any(erasure.counts().values()):
         raise NotFoundError(f"nothing is stored about {erasure.subject}")
     return erasure
 
 
 class ErasureFinder:
-    """A finder of personal data on one snapshot. It also decides which data may be erased."""
+    """Finder of personal data on one snapshot, which judges what may be erased."""
 
     def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context
@@ -251,7 +243,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find all data about a number, or about an email address that begins with EMAIL_KIND."""
+        """Find all data about a number, or about an email address after EMAIL_KIND."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -310,10 +302,9 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the data that one restriction still protects, and judge them as of now.
+        """Find the data of one restriction, and judge them as of now.
 
-        beside  an order that must still be kept, and that the same erasure restricted; None if
-                there is none
+        beside  an order of one erasure with this restriction that must still be kept, or None
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -344,8 +335,7 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add the stored customer digests of everything that was found. Drop orders that have
-        nothing left to erase."""
+        """Add the customer digests of everything found. Drop orders with nothing left to erase."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
@@ -416,12 +406,9 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return the attachments to erase. These are the attachments of erased orders, and other
-        attachments that name the number.
+        """Return the attachments to erase: of erased orders, and others that name the number.
 
-        Attachments of an order that is kept are left out, because they are still needed, such as
-        for a dispute. Attachments of other orders are left out if the same rules would keep those
-        orders.
+        Leaves out attachments of orders that are kept, or would be by these rules.
         """
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
@@ -453,8 +440,7 @@ class ErasureFinder:
     async def _judged(
         self, connection: Connection, history: History
     ) -> tuple[Ledger, erase_rules.KeptData | None]:
-        """Return an order's ledger as of now, and the reason why the order must not be erased. The
-        reason is None if the order may be erased."""
+        """Return an order's ledger as of now, and why the order must be kept, or None."""
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
@@ -498,8 +484,7 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Decide which deliveries outside all ledgers can be erased. Call this after the same
-        decision about orders."""
+        """Judge the deliveries outside all ledgers. Call this after judging orders."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -524,10 +509,9 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Mark unreadable deliveries as kept if they are set aside and contain text of the pattern
-        `named`.
+        """Mark set-aside deliveries as kept if they contain text of the pattern `named`.
 
-        only  id of the delivery to mark if `named` is None
+        only  id of the delivery to mark without a pattern
         """
         suspects = await run(
             connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
@@ -552,8 +536,7 @@ class ErasureFinder:
     async def _judge_bank_lines(
         self, connection: Connection, erasure: Erasure, written: Sequence[re.Pattern[str]]
     ) -> None:
-        """Find bank lines that contain a number. Erase a line only after the period for which
-        accounting needs it; keep it until then."""
+        """Find bank lines with a number, to erase after the period of accounting."""
         now = self._context.clock.now()
         for each in await erase_texts.bank_lines_with(connection, written):
             until = Instant(each.booked_at + self._periods.accounts)
@@ -572,11 +555,9 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries without an order. A delivery that could be read remains stored as an
-        event.
+        """Judge deliveries without an order. Those that could be read stay as events.
 
-        beside  an order that must be kept and that may concern the deliveries; None if there is
-                none
+        beside  an order that must be kept and may concern them, or None
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
@@ -604,8 +585,7 @@ class ErasureFinder:
     def _judge_refused(
         self, refused: Iterable[tuple[str, Instant]], beside: str | None
     ) -> JudgedDeliveries:
-        """Decide for each refused delivery whether it is kept or erased. A refused delivery is a
-        pair of its id and its time of arrival."""
+        """Judge refused deliveries, each as (id, arrival)."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in refused:
             kept = erase_rules.kept_unknown(
@@ -617,11 +597,10 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return deliveries that must be kept for the sake of an unread event. The same body
-        brought both, and the unread event can only be read from the whole body.
+        """Return deliveries whose body another, unread event still needs.
 
-        brought  orders and stray deliveries, each with the deliveries whose bodies would be deleted
-        going    stray deliveries that will be deleted, so that no event in them needs to be read
+        brought  orders and stray deliveries, with the deliveries whose bodies would be erased
+        going    stray deliveries that will be erased, whose events need not be read
         """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)
@@ -638,10 +617,9 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Decide which whole request bodies with the number can be erased. Skip a body if one of
-        its deliveries is in `found`.
+        """Judge whole request bodies with the number, by their first delivery.
 
-        Each body is listed under the id of its first delivery.
+        found  deliveries whose bodies are judged elsewhere
         """
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():

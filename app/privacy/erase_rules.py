@@ -1,9 +1,8 @@
 """Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
 
-An order that a person must settle may be erased once finance has accepted the break that reports
-it: then the books state where the money went, and the bodies are not needed. If no break reports
-the order, the order book must have a line of it, because a run that could not compare the order
-with anything has settled nothing.
+An order that a person must settle may be erased once finance has accepted its break: the books then
+state where the money went. Without a break, the order book must have a line of the order, because a
+run that compared it with nothing has settled nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,10 +71,10 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Data that are kept, the reason, and the end of the period if it is known.
+    """Data that are kept, the reason, and the end of the period if known.
 
-    do     the act by which a person can remove the reason; empty if no act is needed
-    kind   the kind of thing that is restricted; None if nothing can be restricted
+    do     act by which a person can remove the reason, or empty
+    kind   kind of the restricted thing; None if nothing can be restricted
     """
 
     what: str
@@ -92,7 +91,7 @@ class KeptData:
 
     @property
     def restricted_words(self) -> str:
-        """Return a phrase with the end of the data's restriction and with the legal ground."""
+        """Return a phrase on the end of the restriction and its legal ground."""
         ground = GROUNDS[REASONS[self.why].ground]
         if self.why == "in_the_reference":
             return f"hidden from searches permanently ({ground})"
@@ -105,14 +104,12 @@ NO_TIME: Final = Duration(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periods:
-    """Periods for which an erasure keeps data, from the settings.
+    """Periods for which an erasure keeps data.
 
-    minimum      the period for all data, counted from the last change
-    accounts     the period for accounting records, counted from an order's last evidence or from
-                 the booking of a bank line
-    disputes     the period for the evidence of an order, counted from its last capture
-    unallocated  the period for the payer of money that belongs to no order, counted from its
-                 arrival
+    minimum      for all data, since their last change
+    accounts     for accounting records, since an order's last evidence or a bank line's booking
+    disputes     for an order's evidence, since its last capture
+    unallocated  for the payer of money without an order, since its arrival
     """
 
     minimum: Duration = NO_TIME
@@ -131,8 +128,7 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return the instant until which an order's last capture can be disputed. Return None if that
-    instant has passed, or if nothing was captured."""
+    """Return until when an order's last capture can be disputed; None if it cannot."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -141,10 +137,9 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return why an order must not be erased at its ledger's instant. Return None if it may be
-    erased.
+    """Return why an order must not be erased at its ledger's instant, or None.
 
-    to_do    result of `left_to_settle`: what a person must still do about the order
+    to_do    result of `left_to_settle`
     """
     order = history.order
     if is_disputed(ledger):
@@ -170,12 +165,11 @@ LOOK_AGAIN: Final[Duration] = DAY
 """Time until the next check if the end is unknown, usually because it depends on a person."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time until the next check of an order that is kept only for accounting. A late refund is then
-erased, too."""
+"""Time until the next check of an order kept only for accounting, for late refunds."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
-    """Return the time at which a restriction must be judged again."""
+    """Return when a restriction must be judged again."""
     if why in ("accounts", "in_the_reference"):
         later = Instant(now + LOOK_AT_BOOKS)
         return later if until is None else min(until, later)
@@ -202,31 +196,31 @@ SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
     "paid_after_cancel": frozenset({"late_money", "paid_twice", "overpaid"}),
     "fulfilled_but_not_paid": frozenset({"book_paid_not_received"}),
 }
-"""Breaks that report a finding. A decision about such a break settles the finding."""
+"""Breaks whose decision settles a finding."""
 
 OTHERWISE: Final[Mapping[ToSettle, str]] = {
     "held_back": "find out why it is held, then `tallyhook orders release {}`",
     "unread_money_event": "name the event's kind in the source's profile, then `tallyhook reindex`",
 }
-"""Findings that no break reports, and what settles them."""
+"""Findings without a break, and what settles them."""
 
 
 def errors_of(ledger: Ledger) -> list[FindingCode]:
-    """Return the errors on an order that a person must settle."""
+    """Return an order's errors that a person must settle."""
     return sorted({each.code for each in ledger.findings if each.severity == "error"})
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return what a person must settle about an order: the codes of its errors, and `unresolved` if
-    the order's outcome is unresolved."""
+    """Return what a person must settle: an order's errors, and `unresolved` as an outcome."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return what a person must do before the order's data may be erased, with the commands. The
-    list is empty if finance has accepted the result of the newest run, or no step is needed. A run
-    that began before the order's last evidence does not count."""
+    """Return what a person must do before an erasure, with the commands; empty if nothing.
+
+    Nothing is to do once finance has accepted the result of a run after the order's last evidence.
+    """
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
@@ -242,9 +236,9 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
-    """Return the steps that settle one point, with the commands; empty if the point is settled.
+    """Return the steps that settle one point, with the commands; empty if it is settled.
 
-    seen    the breaks of the order; None if no run has seen the order's last evidence
+    seen    the order's breaks; None if no run has seen its last evidence
     booked  whether the run compared the order with a line of the order book
     """
     if code in OTHERWISE:
@@ -268,8 +262,7 @@ def steps_for(
 
 
 def kept_since(what: str, last: Instant, minimum: Duration, *, as_of: Instant) -> KeptData | None:
-    """Return why data must stay for some time after their last change; None if they may be
-    erased."""
+    """Return why data must stay for some time after their last change, or None."""
     if as_of < last + minimum:
         return KeptData(what=what, why="minimum", until=last + minimum)
     return None
@@ -284,10 +277,9 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return why a delivery that belongs to no ledger must be kept; None if it may be erased.
+    """Return why a delivery of no ledger must be kept, or None.
 
-    beside  an order that must be kept and that may concern the delivery; None if there is none.
-            Both are of the same customer, or the delivery names the order
+    beside  an order of this customer, or named by the delivery, that must be kept; or None
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

@@ -1,7 +1,7 @@
 """Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
 
-The copy has all lines that this database knows; lines that are not carried out yet are pending.
-After a crash, or in an older backup, the file has lines that the copy still lacks.
+The copy has all lines that this database knows; those to be carried out are pending. After a crash,
+or in an older backup, the file has lines that the copy lacks.
 """
 
 import json
@@ -39,15 +39,14 @@ Key = tuple[Any, ...]
 ROWS_AT_ONCE: Final = 1_000
 
 MOST_ASIDE: Final = 10_000
-"""Most set-aside deliveries that are searched. Normally there are none."""
+"""Maximum number of searched set-aside deliveries. Normally there are none."""
 
 READ_AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return the files of the database and its inbox that contain one of these byte strings. The
-    logs and their indexes are searched, too."""
+    """Return the files of the database, its inbox and logs with one of these byte strings."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]
@@ -85,13 +84,13 @@ TABLES: Final = (
 """Tables in which an erasure empties or deletes rows."""
 
 AT_ONCE: Final = 500
-"""Deliveries read at a time while their bytes are searched."""
+"""Deliveries whose bytes are searched at a time."""
 
 REFUSED: Final = (
     "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
     "ORDER BY id LIMIT :limit"
 )
-"""Statement that selects the kept refused deliveries."""
+"""Kept refused deliveries."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -103,9 +102,9 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A delivery and its order.
+    """Delivery and its order.
 
-    order   the order; None if the delivery belongs to no order
+    order   None if the delivery belongs to no order
     unread  whether the delivery could not be read
     """
 
@@ -118,7 +117,7 @@ class Owned:
 
 
 async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
-    """Return these deliveries, by id, with the orders to which they belong."""
+    """Return these deliveries by id, with their orders."""
     rows = await select_in(connection, sql=_OWNERS, values=deliveries)
     return [
         Owned(
@@ -134,7 +133,7 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
 
 
 class SearchedText(NamedTuple):
-    """Headers and body of an accepted or refused delivery, to be searched for a person."""
+    """Headers and body of a delivery, to be searched for a person."""
 
     id: str
     headers: str
@@ -166,7 +165,7 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return by digest the deliveries that came in these whole bodies."""
+    """Return the deliveries of these whole bodies, by digest."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -180,8 +179,7 @@ async def owners_in_wholes(
 async def rejections_that_hold(
     connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
 ) -> list[tuple[str, Instant]]:
-    """Return refused deliveries that match a pattern in body or headers, each with its time of
-    arrival."""
+    """Return (id, arrival) of refused deliveries that match a pattern."""
     found: list[tuple[str, Instant]] = []
     async for texts in searched_texts(connection, REFUSED):
         for each in texts:
@@ -193,7 +191,7 @@ async def rejections_that_hold(
 async def rejections_received(
     connection: AsyncConnection, names: Iterable[str]
 ) -> list[tuple[str, Instant]]:
-    """Return which of these deliveries are stored as refused, each with its time of arrival."""
+    """Return (id, arrival) of those deliveries that are stored as refused."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 
@@ -215,7 +213,7 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return (delivery, event row, reason) of the events that these deliveries brought."""
+    """Return (delivery, event row, reason) of these deliveries' events."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 
@@ -223,24 +221,21 @@ async def reasons_of(
 async def published_reasons(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[tuple[int, str]]:
-    """Return the published reasons for these orders' outcomes, by revision."""
+    """Return (revision, reason) of these orders' published outcomes."""
     sql = "SELECT seq, because FROM revisions WHERE order_key IN ({})"
     rows = await select_in(connection, sql=sql, values=orders)
     return sorted((row[0], " ".join(json.loads(row[1]))) for row in rows)
 
 
 async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:
-    """Return the ids of the deliveries that brought these events.
-
-    rows  keys of the events' rows
-    """
+    """Return the deliveries of these events, by the events' keys."""
     sql = 'SELECT delivery_id FROM events WHERE "row" IN ({})'
     found = await select_in(connection, sql=sql, values=[each[0] for each in rows])
     return [row[0] for row in found]
 
 
 async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) -> None:
-    """Delete operators' bookmarks, given by operator, kind and label."""
+    """Delete bookmarks by operator, kind and label."""
     for operator, kind, label in bookmarks:
         await connection.execute(
             text("DELETE FROM bookmarks WHERE operator = :who AND kind = :kind AND label = :label"),
@@ -249,21 +244,21 @@ async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) 
 
 
 async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str]) -> set[Key]:
-    """Return the digests of the whole bodies in which these deliveries came."""
+    """Return the digests of these deliveries' whole bodies."""
     sql = "SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})"
     return {tuple(row) for row in await select_in(connection, sql=sql, values=deliveries)}
 
 
 async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key]) -> list[str]:
-    """Return the orders whose session requests, given by their keys, have no answer."""
+    """Return the orders of these session requests that have no answer."""
     sql = "SELECT order_key FROM unanswered WHERE key IN ({})"
     found = await select_in(connection, sql=sql, values=[each[0] for each in requests])
     return [row[0] for row in found]
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace the reasons in these rows. The log's leaves and the comparison of ledgers do not
-    include the reasons."""
+    """Replace reasons of events. Neither the log's leaves nor comparisons of ledgers include
+    them."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -287,12 +282,14 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""Statements that select rows that an erasure empties or deletes, by order or by delivery. Rows of
-other tables are found by their content."""
+"""Rows that an erasure empties or deletes, by order or by delivery.
+
+Rows of other tables are found by their content.
+"""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
-    """Return the rows of these orders and deliveries that hold personal data, by table."""
+    """Return these orders' and deliveries' rows with personal data, by table."""
     return {
         table: {tuple(row) for row in await select_in(connection, sql=sql, values=things)}
         for table, sql in OWNED.items()
@@ -305,7 +302,7 @@ IN_TRANSIT: Final = ("inbox", "suspects")
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
 _BESIDE: Final = "\n"
-"""Separator between the texts of a row when they are searched as one text."""
+"""Separator of a row's texts when they are searched as one."""
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
@@ -315,7 +312,7 @@ _DEFLATED: Final = b"\x78"
 """First byte of zlib data, such as the parts of a stored report."""
 
 MOST_INFLATED: Final = 64 * 1024 * 1024
-"""Maximum bytes searched in one decompressed part; reports are far smaller."""
+"""Maximum bytes searched in one decompressed part."""
 
 
 async def rows_that_hold(
@@ -325,12 +322,13 @@ async def rows_that_hold(
     among: Rows | None = None,
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
-    """Return the rows that contain one of these numbers, in any notation, by `table.column`. Every
-    column of text or bytes is searched. The column's mark says how.
+    """Return the rows that contain one of these numbers, in any notation, by `table.column`.
+
+    Every column of text or bytes is searched, as its mark says.
 
     phones    phone numbers as E.164 digits, or email addresses after EMAIL_KIND
-    among     the result of an earlier search, to search only its rows; None to search all rows
-    progress  called with the number of rows that were read since the last call
+    among     result of an earlier search, to search only its rows; None for all rows
+    progress  called with the number of rows since its last call
     """
     found: dict[str, set[Key]] = {}
     if not phones:
@@ -396,7 +394,7 @@ def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
 
 
 def _whole(content: str | bytes) -> str:
-    """Return the unchanged text, followed by the same text with its escapes decoded."""
+    """Return the text, followed by itself with decoded escapes."""
     if isinstance(content, str):
         # A long run in a text without escapes is a digest or a signature, not a document.
         return written_out(content) if "%" in content or "\\u" in content else content
@@ -407,8 +405,7 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the stored whole body of each delivery. A delivery has a whole body if
-    its request brought several events. Other deliveries are left out."""
+    """Return the digest of the whole body of each delivery whose request brought several events."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -420,8 +417,7 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
-    """Delete the whole bodies in which these deliveries came. A whole body holds all its events, so
-    it is deleted with the first of its deliveries."""
+    """Delete the whole bodies of these deliveries, even if they hold other events."""
     await select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
@@ -433,8 +429,7 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the unread deliveries that came in the same stored whole body as these deliveries, by
-    delivery. An unread delivery could not be read, and its bytes are still stored."""
+    """Return the unread deliveries in each delivery's stored whole body."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -451,7 +446,7 @@ async def unread_beside(
 
 
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
-    """Delete session requests of these orders. Return how many were deleted."""
+    """Delete session requests of these orders. Return their number."""
     gone = await select_in(
         connection,
         sql="DELETE FROM unanswered WHERE order_key IN ({}) RETURNING 1",
@@ -461,11 +456,11 @@ async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> i
 
 
 _NAME: Final = "erasure journal"
-"""Name in `meta` of the setting that stores the database's journal."""
+"""Name of the journal's row in `meta`."""
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:
-    """Return the name of this database's journal; None if it has none yet."""
+    """Return the name of this database's journal, or None."""
     found: str | None = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": _NAME}
     )
@@ -485,9 +480,9 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 
 
 class PendingLine(NamedTuple):
-    """A line of the journal that is not carried out yet.
+    """Line of the journal that is not carried out yet.
 
-    why  the code for why the line must wait; empty if it need not wait
+    why  code for why the line must wait, or empty
     """
 
     number: int
@@ -504,8 +499,7 @@ def pending_lines(connection: PlainConnection) -> list[PendingLine]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Store the numbers of journal lines as pending. Leave lines unchanged that are already
-    pending."""
+    """Store the numbers of pending lines, except those already stored."""
     await run(
         connection,
         insert_rows,
@@ -517,8 +511,8 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Store the code of the reason why a pending line must wait. If `why` is None, the line was
-    carried out and is deleted."""
+    """Store why a pending line must wait; delete it if `why` is None, because it was carried
+    out."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"
@@ -526,7 +520,7 @@ async def note_outcome(connection: AsyncConnection, number: int, why: str | None
 
 
 async def forget_pending(connection: AsyncConnection) -> None:
-    """Delete all pending lines of a journal that is lost."""
+    """Delete all pending lines of a lost journal."""
     await connection.execute(text("DELETE FROM pending_erasures"))
 
 
@@ -538,8 +532,10 @@ _NOTE_INSTEAD: Final = (
 
 
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
-    """Store the name of the database's journal, unless a name is stored. With `instead`, replace
-    that name."""
+    """Store the name of the database's journal, if it has none.
+
+    instead  whether to replace a stored name
+    """
     sql = _NOTE_INSTEAD if instead else _NOTE
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 
@@ -547,7 +543,7 @@ async def note_journal(connection: AsyncConnection, name: str, *, instead: bool 
 async def note_lines(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
-    """Store lines with their numbers; skip lines that are stored already."""
+    """Store lines with their numbers, except those already stored."""
     await run(
         connection,
         insert_rows,
@@ -565,7 +561,7 @@ async def known_references(connection: AsyncConnection) -> AsyncIterator[list[st
 
 
 async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
-    """Yield the keys of all versions of order book lines that have a number."""
+    """Yield the keys of order-book line versions with a phone number."""
     sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(row[0], row[1], row[2]) for row in rows]

@@ -16,8 +16,10 @@ EMPTIED, AS_IT_IS = "x", "-"
 
 
 class BankText(NamedTuple):
-    """A version of a bank line, its texts, and when it was booked. `which` has one character for
-    each text: EMPTIED if the text is emptied, or AS_IT_IS if it is not."""
+    """Texts of a bank line's version.
+
+    which  one character for each text: EMPTIED or AS_IT_IS
+    """
 
     key: bank_store.BankKey
     texts: bank_store.BankTexts
@@ -26,7 +28,7 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return the texts of a bank line without the texts to be erased."""
+    """Return the texts of a bank line without those to be erased."""
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)
@@ -37,11 +39,10 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Find events whose reasons an erasure must delete. Return each as (event row, id of a delivery
-    that brought the event).
+    """Return (event row, delivery) of events whose reasons an erasure must delete.
 
-    A reason in words is deleted because it may contain a name. A code is deleted only if it
-    contains a number of the customer.
+    A reason in words may contain a name. A code is deleted only if it contains a number of the
+    customer.
     """
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
@@ -55,8 +56,7 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the revisions that contain the words of an erased reason. These words may include a
-    name. The revisions are sealed and published.
+    """Return the revisions that quote an erased reason. They are sealed and published.
 
     brought  orders with their deliveries
     reasons  reasons that are erased, from `bare_reasons`
@@ -76,9 +76,8 @@ async def bank_lines_with(
 ) -> list[BankText]:
     """Return the bank lines with one of these numbers in their texts, and which texts to empty.
 
-    The payer and the free text are emptied in each line, because a name may be next to the number.
-    The bank's own ids are emptied only if they contain the number, because payouts are found by
-    these ids.
+    Payer and free text are emptied, because a name may be beside the number. The bank's ids, by
+    which payouts are found, are emptied only if they contain the number.
     """
     found: list[BankText] = []
     if not written:
@@ -97,8 +96,7 @@ async def attachments_with(
     orders: Iterable[str],
     found: Mapping[str, set[erase_store.Key]],
 ) -> list[attachment_store.AttachmentRecord]:
-    """Return attachments of these orders and their breaks, and other attachments that have one of
-    the numbers in their name or note.
+    """Return attachments of these orders and breaks, and others that name one of the numbers.
 
     found  result of `erase_store.rows_that_hold`
     """

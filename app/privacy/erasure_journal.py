@@ -2,15 +2,13 @@
 
     NUMBER INSTANT KIND RULE IDS CHECK
 
-A backup does not know what was erased after it; this file, which is in no backup, does. An erasure
-has one line for each KIND of row, or several: a line holds at most MAX_IDS ids and MAX_LINE_BYTES
-bytes. Ids that a person chose, such as an order's reference, are written as keyed digests
-(HMAC-SHA-256, 128 bits), so the file names nobody. The file grows by some 40 bytes for each row: an
-erasure of 20 rows adds about 1.5 kB, an erasure of 50,000 rows 2 MB. Nothing is removed from it.
+A backup does not know what was erased after it; this file, which is in no backup, does. A line is
+about one KIND of row, with at most MAX_IDS ids and MAX_LINE_BYTES bytes. Ids that a person chose,
+such as an order's reference, are keyed digests (HMAC-SHA-256, 128 bits), so the file names nobody.
+It grows by some 40 bytes for each row, and nothing is removed from it.
 
-The check covers the line and the line before it. So a line that was changed, left out or inserted
-can be distinguished from a last line that a crash cut short. Line 0 names the journal, and so the
-journal's database.
+The check covers the line and the line before it, so that a changed, missing or inserted line
+differs from a last line that a crash cut short. Line 0 names the journal.
 """
 
 import fcntl
@@ -28,13 +26,13 @@ from app.core.private_files import read_private, sync_folder, write_all, write_n
 from reconcile.instants import Instant, format_instant, parse_instant
 
 VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
-"""Name of the setting with the file's path. Its key is beside it, with the suffix `.key`."""
+"""Setting with the file's path. Its key is beside it, with the suffix `.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
 """Maximum bytes of a line with its end: one disk block, so a crash loses little."""
 
 MAX_IDS: Final = 100
-"""Most ids in a line. One transaction empties their rows, so that no acknowledgement waits long."""
+"""Maximum ids in a line, whose rows one short transaction empties."""
 
 Kind = Literal[
     "journal",
@@ -73,7 +71,7 @@ and the instant until when, or `-`
 """
 
 Rule = Literal["begun", "asked"]
-"""Reason for an erasure: a person asked for it. `begun`: line 0."""
+"""Reason for a line: `begun` for line 0, or a person asked."""
 
 _KEY: Final = "a key of a journal of erasures"
 _KEY_CHARS: Final = 64
@@ -89,7 +87,7 @@ _LINE: Final = re.compile(
 
 
 class JournalLine(NamedTuple):
-    """One line of the journal. `text` is the whole line without the line break."""
+    """Line of the journal. `text` is the line without its end."""
 
     number: int
     at: Instant
@@ -101,7 +99,7 @@ class JournalLine(NamedTuple):
 
 
 class JournalKey:
-    """Key for computing digests and checks. Its repr does not show the key."""
+    """Key for digests and checks. Its repr does not show the key."""
 
     __slots__ = ("_begun", "_key")
 
@@ -113,29 +111,34 @@ class JournalKey:
         return "JournalKey()"
 
     def digest(self, kind: Kind, key: str) -> str:
-        """Return the digest that replaces the key of a row or the reference of an order."""
+        """Return the digest in place of a row's key or an order's reference."""
         code = self._begun.copy()
         code.update(f"subject\n{kind}\n{key}".encode())
         return code.hexdigest()[:_DIGEST_CHARS]
 
     def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
              ids: Sequence[str]) -> JournalLine:  # fmt: skip
-        """Build the journal's next line. `before` is the check of the line before it."""
+        """Build the journal's next line.
+
+        before  check of the line before it
+        """
         text = f"{number} {format_instant(at)} {kind} {rule} {','.join(ids)}"
         check = self.check(before, text)
         return JournalLine(number, at, kind, rule, tuple(ids), check, f"{text} {check}")
 
     def check(self, before: str, text: str) -> str:
-        """Return the check of a line's text. `before` is the check of the line before it."""
+        """Return the check of a line's text.
+
+        before  check of the line before it
+        """
         code = hmac.digest(self._key, f"line\n{before}\n{text}".encode(), "sha256")
         return code.hex()[:_CHECK_CHARS]
 
 
 class ErasureJournal:
-    """A journal whose lines were all checked.
+    """Journal whose lines were all checked.
 
-    torn  whether the last line was cut short; such a line is left out, because its erasure cannot
-          have begun
+    torn  whether the last line was cut short. It is left out: its erasure cannot have begun
     """
 
     def __init__(
@@ -158,8 +161,8 @@ class ErasureJournal:
     def append(self, emptied: Mapping[Kind, Sequence[str]], *, at: Instant) -> list[JournalLine]:
         """Append the ids that an erasure is about to empty, and sync them to disk.
 
-        Raise UnreachableError if the file cannot be written, ConfigurationError if it has changed
-        unexpectedly.
+        Raise UnreachableError if that fails, and ConfigurationError if the file has changed
+        meanwhile.
         """
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
@@ -214,14 +217,12 @@ def key_path_of(path: Path) -> Path:
 
 
 def journal_problem(sentence: str) -> ConfigurationError:
-    """Return an error about the journal of erasures. Its message begins with the name of the
-    journal's setting."""
+    """Return an error about the journal, with its setting."""
     return ConfigurationError([f"{VARIABLE}: {sentence}"])
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path; None if there is no key. Raise ConfigurationError if
-    it cannot be used."""
+    """Read the key of the journal at a path; None without a key. Raise ConfigurationError."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
     if content is None:
@@ -235,10 +236,10 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path. Return None if the journal and its key are both missing.
+    """Read the journal at a path; None if journal and key are both missing.
 
-    Raise ConfigurationError in three cases: only one of the two files is missing, other users can
-    read one of the files, or the journal was changed. The message says what to do.
+    Raise ConfigurationError if only one is missing, others can read them, or the journal was
+    changed.
     """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
@@ -258,8 +259,10 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """Return the journal at a path. Create an empty journal and its key if they are missing. Raise
-    the errors of `read_journal`, and UnreachableError if the files cannot be created."""
+    """Return the journal at a path, made if necessary. Raise UnreachableError if that fails.
+
+    Raise the errors of `read_journal`.
+    """
     key = read_key(path)
     try:
         if key is None and not path.exists():
@@ -286,12 +289,12 @@ def _new(path: Path, content: bytes) -> None:
 
 
 def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
-    """Write a journal from a copy of its lines. Raise FileExistsError if the file exists."""
+    """Write a journal from a copy of its lines. Raise FileExistsError."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Rename the file at a path and return its new name; None if there is no file."""
+    """Rename the file at a path. Return its new name, or None without a file."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)
@@ -302,7 +305,7 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
 
 
 def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Parse the journal's lines. Raise ConfigurationError if somebody changed a line."""
+    """Parse the journal's lines. Raise ConfigurationError for a changed line."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
@@ -313,8 +316,7 @@ def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """Return all complete lines, and the offset at which the last complete line ends. Also return
-    whether a line that was cut short follows."""
+    """Return all complete lines, their end in bytes, and whether a cut line follows."""
     lines: list[JournalLine] = []
     whole = 0
     file.seek(0)
@@ -338,10 +340,7 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line. Return None if the line was changed, or if it does not follow the earlier line.
-
-    before  the check of the earlier line
-    """
+    """Parse a line; None if it was changed or does not follow the line with the check `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None

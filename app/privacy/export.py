@@ -8,10 +8,9 @@
     5 pack    one file for each table, the attached files, and two indexes: `index.json` for
               programs, and `index.html` for people
 
-The copy includes data that an erasure has to keep, because the right to see such data does not end
-with the erasure. An operator with a session or token of their own proposes the copy. Once another
-operator has approved, only the proposer takes the copy, and must type the number again, because no
-proposal stores it. The machine's owner takes the copy at once.
+The copy includes data that an erasure has to keep. The machine's owner takes a copy at once. Other
+operators propose it; after another operator's approval, the proposer types the number again,
+because no proposal stores it.
 """
 
 import hashlib
@@ -59,7 +58,7 @@ NOT_ALONE: Final = "a copy of all data about a person takes two operators"
 class ExportRequest:
     """Request for a copy of the data about one phone number, email address, or order's customer.
 
-    identity     how the person's identity was checked, which is recorded in the trail
+    identity     how the person's identity was checked
     attachments  whether to include attached PDFs and pictures, which cannot be masked
     """
 
@@ -82,8 +81,11 @@ class ExportedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A finished copy of the data about a person. `archive` is the ZIP. `counts` has three numbers:
-    of the copy's rows, of its orders, and of its attached files, which are not masked."""
+    """Finished copy.
+
+    archive  the ZIP
+    counts   number of rows, of orders, and of attached files that are not masked
+    """
 
     archive: bytes = field(repr=False)
     sha256: str
@@ -103,11 +105,11 @@ async def export(
 ) -> Exported:
     """Return a copy for the person, and record it in the trail.
 
-    approved  the approved proposal, if the operator uses a session or a token of their own. The
-              proposal's reason says how the person's identity was checked
+    approved  the approved proposal, whose reason says how the identity was checked; None for the
+              machine's owner
 
-    Raise UsageError for a person who may not take the copy, for unsuitable arguments and for too
-    much data. Raise NotFoundError if nothing is stored.
+    Raise NotFoundError if nothing is stored. Raise UsageError for a missing permission, bad
+    arguments or too much data.
     """
     await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
@@ -149,8 +151,8 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Check the operator's statement on how the person's identity was checked. Return the statement
-    as the trail may keep it."""
+    """Return a statement on the person's identity for the trail. Raise UsageError if it is
+    empty."""
     if not identity.strip():
         raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)
@@ -159,8 +161,10 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
 async def propose_export(
     context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
 ) -> Proposal | None:
-    """Propose a copy for an operator who has proved their identity. Return None for the machine's
-    owner, who takes the copy without a proposal. Raise the errors of `export`."""
+    """Propose a copy. Return None for the machine's owner, who needs no proposal.
+
+    Raise the errors of `export`.
+    """
     if not proposals.proved(await who_may(context, by=asked.by, action="data_exported")):
         return None
     await must_have_read(context)
@@ -194,14 +198,13 @@ async def propose_export(
 
 
 async def check_open(context: AppContext, approved: Proposal, *, by: str | None) -> None:
-    """Raise UsageError if this person may not take the copy now. The message says what to do."""
+    """Raise UsageError if this person may not take the copy now."""
     who = await who_may(context, by=by, action="data_exported")
     proposals.must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
 
 
 def export_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposals to take a copy of a person's data. Approving makes no copy. It
-    allows the proposer to take the copy; each copy adds an entry to the trail."""
+    """Return the kind of proposals that let the proposer take a copy."""
 
     return proposals.ProposalKind(
         name=NAME,
@@ -216,8 +219,7 @@ def export_kind(context: AppContext) -> proposals.ProposalKind:
 def _must_be_of(
     context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError if the approved copy is not about the requested person or order. Raise
-    UsageError if attachments are requested but the approved copy excludes them."""
+    """Raise UsageError if the request differs from the approved copy's subject or attachments."""
     if asked.attachments and "attachments" not in approved.given:
         raise UsageError("the approved copy excludes attached PDFs and pictures")
     known = approved.given.get("pseudonym")
@@ -234,11 +236,11 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Most bytes of a copy. It is built in memory, and a person must be able to open it."""
+"""Maximum bytes of a copy. It is built in memory, and a person must be able to open it."""
 
 _SINCE_1973: Final = 10**14
-"""Integers from this value on are taken as instants, in microseconds of Unix time. Amounts and
-counts are normally smaller. A larger amount is shown as a date by mistake, but not left out."""
+"""Smallest integer shown as an instant, in microseconds of Unix time. Amounts are normally
+smaller."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip
@@ -247,11 +249,10 @@ _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refun
 LEFT_OUT: Final = (
     "left out ({}, {}): it cannot be masked, and may show other people; ask the shop for it"
 )
-"""Text that replaces an attached file unless the copy includes it."""
+"""Text in place of an attached file that the copy excludes."""
 
 _SHOWN: Final = (CODES.what, COUNTS.what)
-"""Contents that are shown together with personal ones, although they are not personal and name
-nobody."""
+"""Contents that name nobody, but are shown with personal ones."""
 
 
 async def files_of(
@@ -263,8 +264,9 @@ async def files_of(
     *,
     attachments: bool,
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the content of the copy's files by file name. Also return the numbers of rows, orders
-    and unmasked files. Raise UsageError for too much data.
+    """Return the copy's files by name, and the numbers of rows, orders and unmasked files.
+
+    Raise UsageError for too much data.
 
     attachments  whether to include attached PDFs and pictures, which cannot be masked
     """
@@ -318,8 +320,7 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Describe how long rows are kept if nobody asks for an erasure. Return one phrase for each
-    table."""
+    """Return a phrase on each table's retention without a request for erasure."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),
@@ -333,8 +334,7 @@ def _retention(context: AppContext) -> Mapping[str, str]:
 
 
 def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the rows of a table for the person: contents, sources and date of the oldest row.
-    Also state when the data are deleted, or why they are kept."""
+    """Describe the rows of a table for the person, with their sources and retention."""
     shown = {column for row in rows for column in row}
     marks: list[Mark] = [
         each.info[MARK]
@@ -396,8 +396,7 @@ async def _rows(
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
     """Return whether a row belongs to one of the person's payments.
 
-    The row was found by a payment's reference. Another source may use the same reference for
-    somebody else's payment.
+    Another source's payment may have an equal reference.
     """
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
@@ -419,8 +418,7 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return one value from a row that belongs to the person, in the form for the copy. If the
-    value is a file, return the file's path in the copy, or why the file is left out."""
+    """Return one value of the person's row for the copy, or the path of its file."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

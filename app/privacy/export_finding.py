@@ -2,7 +2,7 @@
 
     1 asked    find rows that contain the number or address in any column
     2 orders   find the person's orders, by the digest of number or address, by order books, by name
-    3 stated   find numbers and addresses by which events of these orders name the same customer
+    3 stated   find numbers and addresses by which events of these orders name this customer
     4 own      find rows that name these orders, or their payments, deliveries, breaks or files
 
 Leaves out which parts of a row the person may read (`export_masking`).
@@ -32,16 +32,16 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class Found:
-    """Keys of the rows that are kept about a person.
+    """Keys of the rows about a person.
 
-    identifiers      the numbers and addresses of the person
-    named_by         the numbers and addresses that were asked for
-    own              the rows about the person, by table
+    identifiers      numbers and addresses of the person
+    named_by         numbers and addresses in the request
+    own              rows about the person, by table
     named            other rows that name the person, by `table.column`
-    names            the names of the person, as events state them
-    names_of_others  the names of other people, as events state them
-    of_others        the deliveries about payments by other people for the person's orders
-    aside            the accepted deliveries that name the person and could not be read
+    names            names of the person, as events state them
+    names_of_others  names of other people, as events state them
+    of_others        deliveries about other people's payments for the person's orders
+    aside            accepted deliveries that name the person and could not be read
     """
 
     identifiers: set[str] = field(default_factory=set, repr=False)
@@ -64,8 +64,10 @@ async def find_person(
     order: str | None,
     progress: Callable[[int], None],
 ) -> Found:
-    """Return the rows of a person's orders, and other people's rows that name the person. Raise
-    NotFoundError if there are none."""
+    """Return the rows of a person's orders, and other rows that name the person.
+
+    Raise NotFoundError if there are none.
+    """
     found = Found()
     if person is None:
         known = (await gather(connection, [order or ""])).get(order or "")
@@ -123,11 +125,9 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Collect further identifiers and the names of the person. They come from events that state the
-    person's number or address.
+    """Add the person's further identifiers and names from events with their number or address.
 
-    A delivery may state a customer who has none of the person's identifiers. Such a delivery counts
-    as another person's delivery.
+    A delivery that states none of their identifiers counts as another person's.
     """
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
@@ -146,9 +146,10 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return the facts that each delivery of an order states about the customer, by delivery id.
-    The facts are a set of phone numbers, a set of these numbers and the email address, and the
-    name."""
+    """Return what each delivery of an order states about the customer, by delivery id.
+
+    These are phone numbers, the numbers with the email address, and the name.
+    """
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):
@@ -169,7 +170,7 @@ async def _stated(
 
 
 async def _add_own(connection: Connection, found: Found, things: dict[str, set[str]]) -> None:
-    """Add the rows of the person's orders, and of those orders' payments, breaks and files."""
+    """Add the rows of the person's orders, and of their payments, breaks and files."""
     histories = await gather(connection, sorted(found.orders))
     deliveries = {e.delivery_id for each in histories.values() for e in each.deliveries}
     deliveries = deliveries - found.of_others | things.get("deliveries", set())
@@ -195,7 +196,7 @@ async def _add_own(connection: Connection, found: Found, things: dict[str, set[s
 
 
 async def _aside(connection: Connection, found: Found) -> list[bytes]:
-    """Return the records of accepted deliveries that name the person and could not be read."""
+    """Return the records of unreadable accepted deliveries that name the person."""
     copy = PersonalCopy(found.named_by, things=found.orders, staff=())
     aside = await run(
         connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE

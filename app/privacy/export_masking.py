@@ -1,10 +1,9 @@
 """Masking of other people's data in the copy that a person gets.
 
-A row of the person is shown completely, except for other people's numbers, addresses and names.
-Another row shows only the parts that name the person. A name counts as another person's if it is
-next to that person's number or address, or if it is in a member for names and unlike the person's
-own name. Such a name is masked in texts, too. Other names in texts cannot be recognized. Leaves out
-which rows belong to whom (`export`).
+The person's row is shown completely, except for other people's numbers, addresses and names.
+Another row shows only the parts that name the person. A name is another person's if it is beside
+that person's number or address, or if a member for names holds it and it is unlike the person's.
+Other names in texts cannot be recognized. Leaves out which rows belong to whom (`export`).
 """
 
 import json
@@ -20,27 +19,25 @@ from app.privacy.erase_store import MOST_INFLATED
 from app.providers.identifiers import name_words
 
 OTHERS: Final = "(left out: it is about others)"
-"""Text that replaces other people's data in a body."""
+"""Text in place of other people's data in a body."""
 
 STAFF: Final = "(a staff member)"
 
 PASSAGE: Final = 500
-"""Maximum characters shown of a line that names the person: one line of a statement. Whole pages
-are cut to this."""
+"""Maximum characters shown of a line that names the person."""
 
 TELLING: Final = 4
-"""Minimum characters of a reference that is searched for in texts. A shorter one would match too
-much."""
+"""Minimum characters of a reference that is searched for in texts."""
 
 SHORTEST: Final = 7
 """Minimum digits of a phone number in a member for such numbers."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
-"""Milliseconds since 1970, and dates with a time in digits. Neither is a phone number."""
+"""Milliseconds since 1970, or a date with a time in digits. Neither is a phone number."""
 
 
 class PersonalCopy:
-    """Builder of a person's copy from stored text. The repr does not identify the person."""
+    """Builder of a person's copy from stored text. Its repr does not identify the person."""
 
     __slots__ = ("_kept", "_names", "_others", "_own", "_person", "_staff", "_things")
 
@@ -55,7 +52,7 @@ class PersonalCopy:
     ) -> None:
         """Set the person for whom the copy is built.
 
-        identifiers  identifiers of the person, as `written_pattern` takes them
+        identifiers  identifiers of the person, for `written_pattern`
         things       references of the person's orders and payments
         staff        names of operators
         names        names of the person, as events state them
@@ -73,7 +70,7 @@ class PersonalCopy:
         return "PersonalCopy()"
 
     def names(self, text: str) -> bool:
-        """Return whether a text names the person, or one of their orders or payments."""
+        """Return whether a text names the person, or their orders or payments."""
         return any(each.search(text) for each in self._own)
 
     def _is_own(self, text: str) -> bool:
@@ -98,7 +95,7 @@ class PersonalCopy:
         return "".join([*parts, self._around(text[at:], kept[1:])])
 
     def whole(self, content: str | bytes) -> Any:
-        """Return a row that belongs to the person, as JSON values with its full content."""
+        """Return the person's row as JSON values with its full content."""
         text = _decoded(content)
         document = _document(text)
         if document is None:
@@ -106,8 +103,10 @@ class PersonalCopy:
         return self._knowing(document)._value(document, field="")
 
     def headers(self, lines: str) -> str:
-        """Return the headers of the person's own delivery. Only values that name the person are
-        shown, because other values may hold credentials."""
+        """Return the headers of the person's delivery, with the values that name the person.
+
+        Other values may hold credentials.
+        """
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
             f"{name}{mark}{self.text(value) if self.names(value) else masking.HIDDEN}"
@@ -116,8 +115,10 @@ class PersonalCopy:
         )
 
     def passages(self, content: str | bytes) -> list[str]:
-        """Return the passages about the person in another person's row. A passage is a member of a
-        document, after its path, or a line of a text."""
+        """Return the parts about the person in another person's row.
+
+        A part is a member of a document, after its path, or a line of a text.
+        """
         text = _decoded(content)
         document = _document(text)
         known = self._knowing(document)
@@ -128,7 +129,7 @@ class PersonalCopy:
         return list(dict.fromkeys(found))
 
     def _knowing(self, document: Any) -> "PersonalCopy":
-        """Return a masker that also masks the names of other people that this document states."""
+        """Return a masker that also masks the other people's names in this document."""
         stated = self._names_of_others(document, field="", within="", other=False)
         known = copy(self)
         known._others = [*self._others, *self._patterns({*stated})]
@@ -160,10 +161,8 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object is about another person.
-
-        An object is about another person if it states that person's number or address. A name or an
-        address inside such an object is also about that person.
+        """Return whether an object, or its enclosing one, states another person's number or
+        address.
 
         around  whether the enclosing object is about another person
         """
@@ -183,9 +182,12 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a member's text is another person's name. If the object states another
-        person, every name counts except the names of the person. Otherwise a name counts if it has
-        no word of the person's known names."""
+        """Return whether a member's text is another person's name.
+
+        other  whether the object states another person. Then every name but the person's counts;
+               else a
+               name without a word of the person's
+        """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)
@@ -196,8 +198,7 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line with masked names. If the line is long, return only the part around the
-        person's name."""
+        """Return a line with masked names, cut around the person's if it is long."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

@@ -23,8 +23,10 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Columns that may identify a person's data, with the kind of thing that they name. A column is of
-every table, or of one table. A table with such a column needs no further entry."""
+"""Columns that may identify a person's data, with the kind of thing that they name.
+
+A column is of every table, or of one table.
+"""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -34,8 +36,7 @@ _IN: Final = 'SELECT "{wanted}" FROM {table} WHERE "{column}" IN ({})'
 async def rows_named(
     connection: AsyncConnection, things: Mapping[str, Collection[str]]
 ) -> dict[str, set[Key]]:
-    """Return, by table, the keys of rows that name one of these things. Every table with a column
-    that may hold personal data is searched.
+    """Return the keys of rows that name one of these things, by table.
 
     things  names by kind, as in NAMED_BY
     """
@@ -55,7 +56,7 @@ async def rows_named(
 
 
 async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, Any] | None:
-    """Return a row as a dictionary, by its table and primary key; None if there is none."""
+    """Return a row by its table and primary key, or None."""
     table = tables().tables[name]
     names = [each.name for each in table.columns]
     sql = statement(
@@ -93,13 +94,13 @@ _PAYMENTS: Final = (
 async def payments_of(
     connection: AsyncConnection, orders: Collection[str]
 ) -> set[tuple[str | None, str]]:
-    """Return the payments of orders, as (source, reference)."""
+    """Return (source, reference) of the payments of orders."""
     found = [await select_in(connection, sql=each, values=sorted(orders)) for each in _PAYMENTS]
     return {(row[0], row[1]) for rows in found for row in rows}
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Collection[LineKey]) -> set[str]:
-    """Return the known orders that these lines of order books are about."""
+    """Return the known orders of these order-book lines."""
     keys = sorted({each[0] for each in lines})
     sql = "SELECT order_key FROM takings WHERE key IN ({})"
     return {row[0] for row in await select_in(connection, sql=sql, values=keys)}

@@ -1,8 +1,7 @@
 """Checks stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
 
-Whether the fields of an event match the body, and a ledger its history, is not checked here,
-because that takes reading and folding. Each statement selects the rows that are wrong, so a sound
-store returns none, whatever its size.
+Each statement selects wrong rows, so a sound store returns none. Leaves out whether events match
+their bodies, and ledgers their histories.
 """
 
 import hashlib
@@ -41,8 +40,7 @@ _STEP: Final = "SELECT id FROM deliveries WHERE id > :after ORDER BY id LIMIT 1 
 
 
 class Bodies(NamedTuple):
-    """Number of stored bodies, and number of missing bodies. A body is not counted as missing if
-    its delivery repeats an earlier delivery."""
+    """Number of stored bodies, and of missing ones that no earlier delivery has."""
 
     kept: int
     pruned: int
@@ -63,8 +61,7 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
-    """Check all deliveries, one range after another. For each range, yield the number of checked
-    deliveries, and a sentence for each delivery that does not match its body."""
+    """Yield the number of checked deliveries, and a sentence for each wrong one, by ranges."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))
@@ -104,8 +101,7 @@ _ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each whole body of several events that is missing, or does not match its
-    digest."""
+    """Return a sentence on each whole body that is missing or does not match its digest."""
     gone = await connection.execute(text(_WITHOUT_WHOLE))
     sql = statement(_ODD_WHOLES, computed=await _digest(connection))
     odd = await connection.execute(text(sql))
@@ -116,8 +112,7 @@ async def odd_wholes(connection: AsyncConnection) -> list[str]:
 
 
 async def odd_attachments(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each attached file whose bytes are missing or do not match its
-    digest."""
+    """Return a sentence on each attached file that is missing or does not match its digest."""
     gone = await connection.execute(
         text(
             "SELECT id FROM attachments WHERE gone_at IS NULL AND NOT EXISTS (SELECT 1 FROM "
@@ -133,8 +128,7 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for the SHA-256 of a body, in hex. PostgreSQL has a function for it; SQLite
-    gets our own function."""
+    """Return the SQL for the SHA-256 of a body, in hex. SQLite gets a function of ours."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -162,9 +156,7 @@ _REVISIONS: Final = (
 
 
 async def check_counts(connection: AsyncConnection) -> list[str]:
-    """Return a sentence if the number of events differs from the number of deliveries that first
-    brought an event. Also return a sentence on each order with events, records or a ledger but
-    without a due mark."""
+    """Return sentences on wrong numbers of events, and on orders without a due mark."""
     events = await _count(connection, "events")
     read = await _count(connection, "deliveries", _READ)
     found = []
@@ -180,8 +172,7 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
 
 
 async def check_revisions(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each revision that does not begin where the order's previous one
-    ended."""
+    """Return a sentence on each revision that does not begin where the order's last one ended."""
     return [
         f"revision {seq} of {order} does not follow the one before it"
         for seq, order in await connection.execute(text(_REVISIONS))
@@ -189,13 +180,12 @@ async def check_revisions(connection: AsyncConnection) -> list[str]:
 
 
 async def count_orders(connection: AsyncConnection) -> int:
-    """Return how many orders have a cached ledger."""
+    """Return the number of orders with a cached ledger."""
     return await _count(connection, "ledgers")
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return sentences on missing leaves, on leaves without a row, and on rows that neither have a
-    leaf nor wait for one. Return about `limit` sentences at most.
+    """Return about `limit` sentences on missing leaves, leaves without a row, and lost rows.
 
     `log verify` checks hashes and signatures.
     """

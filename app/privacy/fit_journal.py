@@ -31,12 +31,11 @@ WAITS: Final[Mapping[str, str]] = {
     "unread": "their data is unreadable in this database but was read before the erasure: correct "
     "the profile, then run `tallyhook reindex`",
 }
-"""Reasons that lines of the journal are pending, and what to do, by the stored code."""
+"""Texts on why lines are pending, and what to do, by the stored code."""
 
 
 async def begin_journal(context: AppContext) -> None:
-    """Create an empty journal for the database, or use the existing journal. Raise
-    ConfigurationError or UnreachableError if neither is possible."""
+    """Begin or use the database's journal. Raise ConfigurationError or UnreachableError."""
     path = context.settings.erasure_journal_path
     if path is None:
         return
@@ -62,8 +61,7 @@ async def be_with(
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return the journal of this database. Raise ConfigurationError if the journal or its key is
-    missing, or the journal differs from the database's copy."""
+    """Return this database's journal. Raise ConfigurationError if it is missing or does not fit."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
@@ -151,8 +149,8 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines have been pending for long, the reasons, and since when. A line counts
-    if it has been pending for longer than PATIENCE, or has a reason to wait."""
+    """Return how many lines are pending for longer than PATIENCE or must wait, why, and since
+    when."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(erase_store.pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
@@ -161,8 +159,10 @@ async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant
 
 
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
-    """Return whether the journal has an unfinished erasure in this database. With an order, only
-    erasures of that order count. Raise ConfigurationError if the journal cannot be used."""
+    """Return whether the journal has an unfinished erasure of an order, or of anything.
+
+    Raise ConfigurationError if the journal cannot be used.
+    """
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -184,8 +184,7 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Copy lines of the journal that the database lacks into the database, and mark them as
-    pending. A crash interrupted the erasures of these lines."""
+    """Store the journal's lines that a crash kept from the database, as pending."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -199,8 +198,7 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Find lines that are in the journal's file but not in the database, because a crash
-    interrupted their erasures. Store them as pending lines. Return all pending lines."""
+    """Store the journal's lines that the database lacks, as pending. Return all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
         numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
@@ -210,7 +208,7 @@ async def take_up(
 async def note_lines(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
 ) -> None:
-    """Copy the lines that the database lacks into the database, and mark them as pending."""
+    """Store the journal's lines that the database lacks, as pending."""
     known = len(await erase_store.known_lines(connection))
     new = journal.lines[known:]
     await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])

@@ -4,9 +4,8 @@
     2 store    the gap, with the person's reason, and an entry in the trail
     3 go on    after the last row that the inbox file says was deleted from it
 
-`follow_loss` is for every database that lost something, including a restored database: published
-numbers continue beyond all numbers that may have been published, and the shop's statements since
-the loss are unknown.
+`follow_loss` is for every database that lost something: published numbers jump beyond all that may
+have been used, and the shop's statements since the loss count as unknown.
 
 Leaves out the orders that are held because of the gap, and answers about its time (`orders/`,
 `finance/`).
@@ -33,14 +32,13 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept that a database lost commits. This must happen before the database is served.
+    """Accept that a database lost commits, before it is served.
 
-    follow  whether the caller relies on this function to do the work of `follow_loss`; False if the
-            caller calls `follow_loss` afterwards. For an SQLite file, `follow_loss` is always
-            called here, in case the caller fails first
+    follow  whether to do the work of `follow_loss`. It is always done for an SQLite file, because
+            the caller may fail first
 
-    Raise UsageError if no commits were lost. Raise UsageError for a database server if `follow` is
-    True. Raise StoreUnavailable if an SQLite file is damaged.
+    Raise UsageError if no commits were lost, or with `follow` for a database server. Raise
+    StoreUnavailable for a damaged SQLite file.
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -65,8 +63,7 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves. The upgrade does not hide a loss of commits: it can
-    still be found later."""
+    """Upgrade a database that nobody serves. A loss of commits can still be found later."""
     database = Database(settings)
     try:
         await database.upgrade()
@@ -75,11 +72,10 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue after a standby has taken over without losing data. All changes are made in the
-    caller's transaction.
+    """Continue after a takeover by a standby without loss, in the caller's transaction.
 
-    Published numbers jump ahead, and an entry in the audit trail says so. The shop's statements
-    still count as complete.
+    Published numbers jump ahead, with an audit entry. The shop's statements still count as
+    complete.
     """
     head, first = await _jump(connection, at=at)
     await note_in_trail(
@@ -103,8 +99,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError if there is a gap that is not accepted. Raise UsageError if a gap is
-    accepted although there is none."""
+    """Raise ConfigurationError for an unaccepted gap, and UsageError for accepting without a
+    gap."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]
@@ -114,9 +110,9 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Repair the feed and the shop's facts after a loss of commits. The caller's transaction skips
-    all revision numbers that were published before the loss. It also records that statements of the
-    shop may be lost. Return the first number to use next.
+    """Repair the feed and the shop's facts after a loss of commits. Return the next number.
+
+    Published numbers are skipped, and statements of the shop are recorded as lost.
 
     given  the last number that was published, if known
     """

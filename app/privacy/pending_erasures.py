@@ -6,9 +6,8 @@
     4 erase    data that nothing keeps any more, first noting it in the journal, like other erasures
     5 note     until when and why data must stay, or that the restriction is over
 
-The end of the next restriction is known, so the task rests until that time; new restrictions by a
-command are seen within an hour. A restore repeats step 4 from the journal, and the first round
-judges the restrictions that the restore creates.
+The task rests until the next restriction ends, and at most an hour. A restore repeats step 4 from
+the journal; the first round then judges the restored restrictions.
 """
 
 from typing import Final
@@ -31,21 +30,19 @@ from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
 
 REST_S: Final = 60.0
-"""Seconds between two tries of pending lines. Also the shortest rest between two rounds."""
+"""Minimum seconds between two rounds, and between two tries of pending lines."""
 
 IDLE_S: Final = 3_600.0
-"""Seconds between two checks for erasures and restrictions of other processes."""
+"""Maximum seconds between two looks for other processes' erasures and restrictions."""
 
 AT_ONCE: Final = 100
-"""Most restrictions judged in one round, because each takes a fold. The rest follow in the next
-round."""
+"""Maximum number of restrictions judged in one round, because each takes a fold."""
 
 ENDED: Final = "its restriction has ended, and an earlier erasure asked for this"
 
 
 class PendingErasures:
-    """Periodic task that carries out pending erasures. Between two rounds, it waits until the next
-    restriction ends."""
+    """Periodic task that carries out pending erasures."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -53,8 +50,8 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending lines, and erase data whose restriction has ended. Return the number of
-        pending lines."""
+        """Carry out pending lines, and erase data after their restriction. Return pending lines'
+        number."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
@@ -79,7 +76,7 @@ class PendingErasures:
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
-        """Return whether due restrictions must wait because stored data are dated later than
+        """Return whether due restrictions must wait, because stored data are dated later than
         now."""
         if not due:
             return False
@@ -97,17 +94,18 @@ class PendingErasures:
 def _look(
     connection: PlainConnection, now: Instant
 ) -> tuple[list[erase_store.PendingLine], list[RestrictionRow], Instant | None]:
-    """Return the pending lines, the restrictions that are due for a new decision, and the time of
-    the next decision."""
+    """Return the pending lines, the due restrictions, and the time of the next decision."""
     due = restriction_store.due_restrictions(connection, now, limit=AT_ONCE)
     _, _, look_at = restriction_store.restriction_totals(connection)
     return erase_store.pending_lines(connection), due, look_at
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Check one restriction again. Erase its data if no reason to keep them is left. Log any other
-    error than a configuration or file error, and check the restriction again a day later. So one
-    order that cannot be folded does not stop the others."""
+    """Judge one restriction again, and erase its data if nothing keeps them.
+
+    Other errors than those of configuration and files are logged and retried a day later, so that
+    one order does not stop the others.
+    """
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:
@@ -140,8 +138,7 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction with its new reason and end after a judgement. Return None if nothing
-    is restricted any more."""
+    """Return the restriction with its new reason and end; None if it is over."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)
@@ -157,8 +154,7 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Move a delivery's restriction to an order. Call this if the delivery has become part of the
-    order since it was restricted."""
+    """Move a delivery's restriction to the order that it now belongs to."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])
@@ -167,7 +163,7 @@ def _give_to_order(
 def _note(
     connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
 ) -> None:
-    """Replace a restriction by its new form `after`. If `after` is None, end the restriction."""
+    """Replace a restriction by `after`, or end it if that is None."""
     if after is None:
         restriction_store.end_restriction(connection, before.kind, before.thing)
     else:

@@ -1,7 +1,7 @@
 """Every place that stores text from outside: whether it is personal, and how an erasure treats it.
 
-The list is derived from the marks on the columns of the tables; the files beside the database are
-listed here. Leaves out how an erasure is done (`erase_finding`).
+The marks on the columns of tables give the list; the files beside the database are listed here.
+Leaves out how an erasure is done (`erase_finding`).
 """
 
 from collections.abc import Mapping, Set
@@ -15,7 +15,7 @@ from app.database import marks
 
 
 class Place(NamedTuple):
-    """One column, as `table.column`, or one file by its name."""
+    """Column, as `table.column`, or file."""
 
     where: str
     mark: marks.Mark
@@ -62,9 +62,9 @@ FILES: Final[tuple[Place, ...]] = (
 
 
 class RetainedClass(NamedTuple):
-    """A class of data that an erasure keeps for a time.
+    """Class of data that an erasure keeps for a time.
 
-    setting  the setting that has the number of days
+    setting  the setting with the number of days
     ground   the legal ground for keeping the data
     """
 
@@ -92,8 +92,7 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return a row for each class of data that an erasure keeps for a time. The row states the
-    number of days from these settings. The rows belong to the list of places."""
+    """Return a row with the days of each class that an erasure keeps for a time."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -126,10 +125,9 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
-    went   the number of rows that were erased; in a preview, the rows that would be erased
-    stays  the number of rows that still contain the number, or belong to an order that is kept for
-           now
-    why    why these rows stay, with the legal ground; empty if none stays
+    went   number of rows that were erased, or would be in a preview
+    stays  number of rows that still contain the number, or belong to an order kept for now
+    why    why these rows stay, with the legal ground; may be empty
     """
 
     where: str
@@ -145,14 +143,11 @@ WAITS: Final = f"its order is listed as kept, with its own reason ({marks.GROUND
 """Reason that data stay for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should be here: report this to the program's maintainer"
-"""Message about personal data in a place where the mark says that there are none."""
+"""Message about personal data in a place that is marked as free of them."""
 
 
 def is_emptied(mark: marks.Mark) -> bool:
-    """Return whether an erasure empties a place.
-
-    mark  the mark that states what kind of data the place holds
-    """
+    """Return whether an erasure empties a place with this mark."""
     return mark.erased != "kept" and mark.personal != "not"
 
 
@@ -163,8 +158,7 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return the result of one erasure for each place, in the order of the list. A place is left
-    out if none of its rows was erased or had to be kept.
+    """Return the result of one erasure for each place with rows, in the order of the list.
 
     holding  keys of the rows that hold the number, by place
     going    keys of the rows that are erased, by table
@@ -188,9 +182,7 @@ def reported_places(
 
 
 def places_table() -> str:
-    """Return the page's list of places in Markdown, personal places first. Places with the same
-    text share one line. Column names, and places that are not personal, are left out; `erase
-    --places` shows both."""
+    """Return the list of personal places in Markdown, without column names."""
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
     lines = ["Each line names a text, its places, and the effect of an erasure:"]
     for personal in get_args(marks.Personal):

@@ -6,8 +6,8 @@ the background.
     3 prune    deliveries of settled orders, unless new evidence arrived in between, and deliveries
                that concern no order, because nobody settles them
 
-The data on which the ledger is based stay: digests, ids, dates, amounts, references and verdicts.
-An order is not pruned while any of its rows is not sealed in the log.
+Digests, ids, dates, amounts, references and verdicts stay. An order is not pruned while any of its
+rows is not sealed in the log.
 """
 
 import asyncio
@@ -55,18 +55,15 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention period of each class of stored deliveries; None means for ever.
+    """Retention period of each class of stored deliveries; None for ever.
 
-    quiet        the period for bodies and headers, counted from the last evidence of their order.
-                 If they have no order, the period is counted from their arrival. Bodies and headers
-                 share a period, because neither is evidence or readable without the other. The
-                 period is at least the longest time within which a source may redeliver
-    phones       the period for digests of phone numbers, counted from the same instant as `quiet`
-    rejections   the period for refused deliveries, counted from their arrival
-    book_phones  the period for phone numbers in order books, counted from their import
-    disputes     the minimum period for bodies and headers, counted from the last capture of their
-                 order
-    sources      the sources whose redelivery time is known; deliveries of other sources are kept
+    quiet        for bodies and headers, since the last evidence of their order, or else their
+                 arrival; no shorter than sources may redeliver
+    phones       for digests of phone numbers, as for `quiet`
+    rejections   for refused deliveries, since their arrival
+    book_phones  for phone numbers in order books, since their import
+    disputes     minimum for bodies and headers, since the last capture of their order
+    sources      sources whose redelivery time is known; deliveries of others are kept
     """
 
     quiet: Duration | None
@@ -77,7 +74,7 @@ class Retention:
     disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
-        """Return each class of data with the number of days for which it is kept."""
+        """Return the days for which each class of data is kept."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -90,10 +87,8 @@ class Retention:
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
     """Return the retention periods; None if everything is kept.
 
-    If a class of data has no period of its own, it has the period of bodies and headers. A period
-    of 0 days for bodies and headers keeps them for ever.
-
-    Raise ConfigurationError if a source may redeliver after its bodies were deleted.
+    A class without a period has that of bodies and headers; their 0 days mean for ever. Raise
+    ConfigurationError if a source may redeliver after its bodies were deleted.
     """
     days = settings.retention_days
     given = {
@@ -152,14 +147,16 @@ def ended_orders(
 
 
 OTHERS_AT_ONCE: Final = 100
-"""Rows deleted in one transaction, so that no acknowledgement waits long for it."""
+"""Rows deleted in one transaction, so that no acknowledgement waits long."""
 
 
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Delete classes of data page by page, and yield the class and the number of rows of each page.
-    With `dry_run`, nothing is deleted."""
+    """Delete classes of data, and yield each page's class and number of rows.
+
+    dry_run  whether to delete nothing
+    """
     classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
         (
             "rejections",
@@ -204,7 +201,7 @@ async def _older(
     rows: Callable[..., Awaitable[list[Any]]],
     after: Any,
 ) -> AsyncIterator[list[Any]]:
-    """Yield rows that have exceeded their retention period, a page at a time."""
+    """Yield pages of rows that have exceeded their retention period."""
     while span is not None:
         before = context.clock.now() - span
         async with context.database.reading() as connection:
@@ -218,8 +215,7 @@ async def _older(
 async def _old_notes(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[phone_store.PhoneNote]]:
-    """Yield phone digests that are older than their retention period. The period begins when the
-    digest's order was settled."""
+    """Yield pages of phone digests that exceeded their period since their order was settled."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
@@ -256,13 +252,12 @@ PRUNED_AT_ONCE: Final = 100
 """Rows emptied in one transaction, so that no acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Most bytes emptied in one transaction. Each byte is overwritten, and written to the log."""
+"""Maximum bytes emptied in one transaction. Each is overwritten, and written to the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledOrder:
-    """A settled order: its unpruned deliveries with their sizes, and its due mark when it was
-    read."""
+    """Settled order with its unpruned deliveries, their sizes, and its due mark."""
 
     order: str
     outcome: Outcome
@@ -282,7 +277,7 @@ class SettledOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunablePage:
-    """The prunable content of one page of deliveries.
+    """Prunable content of one page of deliveries.
 
     looked     number of deliveries examined
     settled    orders whose first delivery is on the page
@@ -296,14 +291,13 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of a pass. `settled` has the first orders; the figures count all orders.
+    """Result or preview of a pass. `settled` has the first orders; the figures count all.
 
-    before      the bodies of an order are deleted if its last evidence is not later than this
-                instant; None if no bodies may be deleted
-    classes     each class of data, and the days for which it is kept
-    deliveries  the number of deliveries of settled orders and of deliveries without an order
-    size        the bytes of these deliveries
-    unrelated   the number of these deliveries that concern no order
+    before      latest instant of an order's last evidence; None if no bodies may be deleted
+    classes     days for which each class of data is kept
+    deliveries  number of deliveries of settled orders and of deliveries without an order
+    size        bytes of these deliveries
+    unrelated   number of these deliveries that concern no order
     """
 
     before: Instant | None
@@ -340,7 +334,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """Return for each class how many rows were found or deleted."""
+        """Return how many rows of each class were found or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
@@ -353,8 +347,11 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make one pass over all deliveries; with `dry_run`, delete nothing. `keep` is the number of
-    orders to list by name."""
+    """Make one pass over all deliveries.
+
+    dry_run  whether to delete nothing
+    keep     number of orders to list by name
+    """
     pruning = _begun(context, retention)
     async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
         progress(looked)
@@ -370,9 +367,10 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Prune the store once, because a person asked for it. Rows without a leaf in the log are
-    sealed first. The deletions are recorded in the trail even if an error occurs. Raise UsageError
-    for a person who may not prune."""
+    """Prune the store once for a person, with an audit entry. Raise UsageError if not permitted.
+
+    Unsealed rows are sealed first.
+    """
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -398,8 +396,7 @@ async def _pass(
 ) -> AsyncIterator[int]:
     """Prune, and yield the number of examined deliveries after each page.
 
-    Raise UsageError if stored data are dated later than now. Either this clock is wrong, or the
-    clock that dated the data was wrong.
+    Raise UsageError if stored data are dated later than now, because a clock is or was wrong.
     """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
@@ -420,8 +417,10 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield settled orders, and deliveries without an order, that have something to prune, page by
-    page. `unsealed_too` includes orders and deliveries that must be sealed first."""
+    """Yield pages of settled orders, and deliveries without an order, to prune.
+
+    unsealed_too  whether to include those that must be sealed first
+    """
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
@@ -485,7 +484,7 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune orders. Return the orders that got no new evidence before they were pruned."""
+    """Prune orders. Return those without new evidence meanwhile."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -503,8 +502,7 @@ _T = TypeVar("_T")
 
 
 def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, str, int]]]:
-    """Yield batches of deliveries to prune, small enough for a short transaction. Each item is
-    (order or payment, id, bytes)."""
+    """Yield batches of deliveries, as (order or payment, id, bytes), for short transactions."""
     portion: list[tuple[_T, str, int]] = []
     weight = 0
     for each in items:
@@ -521,7 +519,7 @@ REST_SHARE: Final = 20.0
 """Rest after a page, as a multiple of the page's duration: at most 1/21 of one core is used."""
 
 PASS_S: Final = 3_600.0
-"""Seconds between two passes. Pruned data is weeks old, so an hour is soon enough."""
+"""Seconds between two passes. Pruned data is weeks old."""
 
 
 class Pruner(PeriodicTask):
@@ -534,8 +532,7 @@ class Pruner(PeriodicTask):
         self._guard = LeapGuard(context.clock)
 
     async def _look(self) -> int:
-        """Run one pass of pruning. Log an error instead of raising it, because a late pass must not
-        stop the service. The next pass tries again."""
+        """Run one pass. Log its errors: a late pass must not stop the service."""
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:
@@ -567,8 +564,7 @@ class Pruner(PeriodicTask):
             began = perf_counter()
 
     async def _stops_within(self, seconds: float) -> bool:
-        """Wait for this many seconds, or until the task is stopped. Return whether the task was
-        stopped."""
+        """Wait for this many seconds. Return whether the task was stopped meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

@@ -7,16 +7,11 @@
     4 empty    the rows that a line names, in one transaction for each line
     5 end      the line: it is no longer pending, or the reason why it must wait is noted
 
-Nothing is judged again: an order is erased even if its payment was still open when the backup was
-made. Rows that the backup lacks, or that are empty in it, count as done. Data that came after a
-line's instant stay, because the line does not name them. If numbers were used again after a
-restore, the instants distinguish them.
+Nothing is judged again, and missing rows count as done. Data after a line's instant stay, even if a
+number was used again after a restore.
 
-A line waits, and is tried again every minute, if the backup has an unread delivery that had been
-read before it was erased: if the delivery were emptied unread, its payment would be lost. Rows that
-were deleted for another reason before the erasure, such as refused deliveries beyond their limit,
-are in no line. An older backup brings such rows back until they are deleted for the same reason
-again.
+A line waits if the backup has an unread delivery that had been read before it was erased: otherwise
+its payment would be lost. Rows that were deleted for another reason are in no line.
 
 Without the journal a restore stops, unless a person gives a reason to continue. In that case the
 copy of the journal in the backup is used.
@@ -73,7 +68,7 @@ PAUSE_S: Final = 0.25
 
 @dataclass(slots=True, kw_only=True)
 class NamedRows:
-    """Rows and orders by the digests that refer to them in lines of the journal."""
+    """Rows and orders by their digests in lines of the journal."""
 
     orders: dict[str, str] = field(default_factory=dict)
     book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)
@@ -97,8 +92,7 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal records for an erasure, by kind, in the order of erasing.
-    Some of these ids are digests. Also return the rows and orders that the digests identify."""
+    """Return an erasure's ids for the journal by kind, in order, and the rows of their digests."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -136,7 +130,7 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
     "kept_attachments": "attachment",
     "kept_bank_lines": "bank_line",
 }
-"""By kind of line: the restricted data that the line lists."""
+"""Restricted data that a line lists, by kind of line."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 """Kinds of lines whose ids are digests of another kind's keys."""
@@ -145,8 +139,7 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids of restricted data that the journal records for an erasure. Some of these ids
-    are digests. Also return the rows and orders that these digests stand for."""
+    """Return the ids of restricted data for the journal, and the rows of their digests."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -170,7 +163,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return the rows of this database that are identified by the digests in these lines."""
+    """Return this database's rows for the digests in these lines."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
@@ -271,8 +264,7 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Replay of journal lines in a database. Either the database was restored and nobody serves it
-    yet, or it is being served normally."""
+    """Replay of journal lines in a database, served or just restored."""
 
     def __init__(
         self,
@@ -286,11 +278,11 @@ class ErasureReplay:
     ) -> None:
         """Prepare a replay.
 
-        restored  whether the database was restored and nobody serves it. Unread rows from a backup
-                  are then read first, because a line may name them
-        who       the operator who is named in the trail
-        reason    the reason in the trail
-        subject   the subject in the trail
+        restored  whether nobody serves the restored database yet. Its unread rows are then read
+                  first
+        who       operator in the trail
+        reason    reason in the trail
+        subject   subject in the trail
         """
         self.context = context
         self._progress = progress
@@ -319,7 +311,7 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Repeat earlier erasures in this database, and note the repetition in the audit trail.
+        """Repeat earlier erasures in this database, with an audit entry.
 
         lines  the journal's lines of these erasures
         """
@@ -346,8 +338,8 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty the rows of each line, one transaction a line. Record whether the line is done or
-        must wait."""
+        """Empty the rows of each line, one transaction a line. Record whether it is done or must
+        wait."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -362,8 +354,7 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of one line. If the line must wait, return the code of the reason;
-        otherwise return None."""
+        """Empty the rows of one line. Return the code of why it must wait, or None."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -433,8 +424,7 @@ class ErasureReplay:
     async def _empty_wholes(
         self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
     ) -> str | None:
-        """Empty the request bodies that brought these deliveries. Keep a body in which another
-        event must still be read."""
+        """Empty the request bodies of these deliveries, except those with another unread event."""
         beside = await erase_store.unread_beside(connection, deliveries)
         waiting = {each for each, others in beside.items() if others.difference(deliveries)}
         going = [each for each in deliveries if each not in waiting]
@@ -454,9 +444,10 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete references from an order to its customer. If the order has evidence after the
-        erasure, keep its requests and its name in the log, because they may belong to that
-        evidence."""
+        """Delete references from orders to their customers.
+
+        An order with evidence after `at` keeps its requests and its name in the log.
+        """
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -507,8 +498,8 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty versions of lines, including lines of an unfinished import. Lines of later imports
-        are not changed, because import numbers may be used again after a restore."""
+        """Empty versions of lines, even of an unfinished import, but not of imports after the
+        line."""
         newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]
@@ -529,8 +520,7 @@ class ErasureReplay:
         self._counts["bank_lines"] += len(rewritten)
 
     async def tidy(self) -> bool:
-        """Empty the logs of the database and the inbox. Return False if a reader still uses one of
-        these logs."""
+        """Empty the logs of the database and the inbox. Return False if a reader still uses one."""
         inbox = await self.context.inbox.tidy()
         for _ in range(TRIES):
             if await self.context.database.writer.tidy(erase_store.TABLES):
@@ -544,7 +534,7 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A person's decision to continue a restore although the journal is lost.
+    """Decision of a person to continue a restore although the journal is lost.
 
     reason  the person's reason
     by      the name of the person, as in `permitted`
@@ -557,11 +547,10 @@ class Without:
 async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
     """Carry out the whole journal in a restored database before anybody serves it.
 
-    without  permission to replace a missing or unusable journal by a new journal; None if this is
-             not allowed
+    without  permission to replace a missing or unusable journal by a new one, or None
 
-    Raise ConfigurationError if the journal is missing or unusable and `without` is None. If
-    `without` is given, raise UsageError if its person lacks the permission or its reason is empty.
+    Raise ConfigurationError for such a journal without permission. Raise UsageError for a
+    permission without a reason, or by a person who may not give it.
     """
     context = again.context
     path = context.settings.erasure_journal_path
@@ -586,7 +575,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Repeat the journal's erasures in the restored copy, before the copy replaces the database."""
+    """Repeat the journal's erasures in a restored copy, before it replaces the database."""
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 
@@ -598,9 +587,10 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Replace a lost or damaged journal by a new journal, and repeat the known erasures. The new
-    journal has the lines of the database's copy that can still be read. The old journal's file, if
-    it exists, is renamed."""
+    """Replace a lost or damaged journal by a new one, and repeat the known erasures.
+
+    The new one has the readable lines of the database's copy. The old file is renamed.
+    """
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

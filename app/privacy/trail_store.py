@@ -9,12 +9,11 @@
     attachments  what was attached
     checklist    what people signed before going live
 
-The log seals the entries of the trail, so `log verify` reports a change of both the row and its
-entry. An entry need not repeat all of a row: facts that it does not state are not compared. But if
-an entry has no value, second person, end or holder, the row must have none either.
+`log verify` reports a change of both the row and its sealed entry. Facts that an entry does not
+state are not compared, except a value, second person, end or holder: the row must have none either.
 
 Leaves out passwords, sessions, invitations and proposals, whose entries state only that they
-existed. Also leaves out whether an attachment is gone, because an erasure deletes some.
+existed, and whether an attachment is gone.
 """
 
 import hashlib
@@ -37,11 +36,11 @@ from reconcile.matching.breaks import Act
 from reconcile.money import Money, MoneyError, major_text
 
 Facts = dict[str, Any]
-"""Facts about one act by name, from a row or from an entry of the trail."""
+"""Facts about one act by name, from a row or from an audit entry."""
 
 
 class TrailEntry(NamedTuple):
-    """One entry of the audit trail."""
+    """Entry of the audit trail."""
 
     at: int
     who: str
@@ -53,14 +52,12 @@ class TrailEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """One kind of act that is stored twice. A table stores each act, and an entry in the audit
-    trail records the same act.
+    """Kind of act that both a table and the audit trail store.
 
-    rows     the SQL statement that reads the table, sorted
-    of_row   a function that takes a row and returns the act's name and facts
-    actions  the actions of the trail entries that record such acts
-    entries  a function that takes all these trail entries, sorted, and returns each act's name and
-             facts
+    rows     SQL statement that reads the table, sorted
+    of_row   function that returns a row's act as (name, facts)
+    actions  actions of the trail entries of such acts
+    entries  function that returns the acts of all these entries, sorted, as (name, facts)
     """
 
     rows: str
@@ -116,9 +113,7 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Return a function that makes one act from each audit entry. The act's name is made from the
-    entry's subject. The act has the entry's instant and operator, and the facts that `stated`
-    returns."""
+    """Return a function that makes one act from each audit entry, with the facts of `stated`."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries
@@ -181,8 +176,7 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return the amount as text. Return None if the amount is invalid, because somebody changed the
-    row."""
+    """Return the amount as text; None for an invalid amount in a changed row."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:
@@ -332,10 +326,9 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Compare the recorded acts with the trail. Return a sentence for each act that is missing in
-    the trail, and for each act whose entry in the trail has other facts.
+    """Return a sentence for each act that the trail lacks or states otherwise.
 
-    progress  called with the number of imported lines that were checked since the last call
+    progress  called with the number of imported lines since its last call
     """
     found: list[str] = []
     for acts in _ALL:
@@ -354,7 +347,7 @@ async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list
 
 
 def _facts(kept: str) -> Facts:
-    """Parse an entry's facts. Return no facts for a damaged entry, which `log verify` reports."""
+    """Parse an entry's facts. A damaged entry has none, and `log verify` reports it."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -384,8 +377,7 @@ def _differences(
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
     """Return a sentence on each import whose lines have changed, and on lines without an import.
 
-    An erasure may rewrite the texts of bank lines. So the texts are compared only for imports that
-    are later than the last such erasure.
+    Erasures rewrite texts of bank lines, so texts of earlier imports are not compared.
     """
     now = await digests_again(connection, progress)
     erased = [

@@ -1,6 +1,6 @@
 """Parses the phone number, email address or order to which an erasure or a copy applies.
 
-This module also builds the pseudonym that the trail and proposals may keep forever.
+Also builds the pseudonym that the trail and proposals may keep forever.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from app.orders.sought import understood
 from app.providers import identifiers
 
 BARE_DIGITS: Final = 11
-"""Minimum digits of a number without its plus. Fewer are more likely a part of a number."""
+"""Minimum digits of a number without its plus."""
 
 PSEUDONYM_CHARS: Final = 16
 """Hex digits of a pseudonym; enough that two people never share one."""
@@ -21,8 +21,7 @@ PSEUDONYM_CHARS: Final = 16
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return a person in the notation of `providers.identifiers`; None if neither number nor
-    address is given. Raise UsageError if one of them is incomplete."""
+    """Return a person in the notation of `providers.identifiers`, or None. Raise UsageError."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
             raise UsageError("--email must be one whole email address, such as ann@example.com")
@@ -37,8 +36,7 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return typed text as a keyword argument for `person_of`: `email` if it contains @, else
-    `phone`."""
+    """Return typed text as an argument for `person_of`: `email` if it contains @, else `phone`."""
     return {"email" if "@" in text else "phone": text}
 
 
@@ -52,8 +50,8 @@ def masked(identifier: str) -> str:
 def pseudonym(context: AppContext, identifier: str) -> str:
     """Return a keyed digest that identifies this person in the trail and in proposals.
 
-    The digest differs from the digests in the table `phones`. So nobody can use the database alone
-    to find the person's orders by the pseudonym. Raise UsageError if there is no key.
+    It differs from the digests in the table `phones`, so that the database alone does not lead to
+    the person's orders. Raise UsageError without a key.
     """
     if context.phone_key is None:
         raise UsageError(
