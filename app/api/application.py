@@ -43,8 +43,10 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers except answers to deliveries. It sets HEADERS, counts the
-    API's answers 401 and 403, and logs them at most once a minute."""
+    """ASGI middleware for all answers except those to deliveries.
+
+    Sets HEADERS, counts the API's answers 401 and 403, and logs them at most once a minute.
+    """
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
         self._application = application
@@ -71,11 +73,13 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Starlette application that calls some routes directly. For a delivery, Starlette's middleware
-    and router would take a fifth of the processor time."""
+    """Starlette application that calls some routes directly.
+
+    For a delivery, Starlette's middleware and router would take a fifth of the processor time.
+    """
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """Routes that are tried first, each with the application that it calls."""
+    """Routes that are tried first, with the application that each calls."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():
@@ -87,8 +91,7 @@ class _Application(Starlette):
 
 
 class _Whole(Convertor[str]):
-    """Path converter that matches the whole rest of a path, including line breaks. Starlette's own
-    converter stops before a line break, so `A` with a line break would match order `A`."""
+    """Path converter for the whole rest of a path. Starlette's own stops before a line break."""
 
     regex = r"(?s:.*)"
 
@@ -113,12 +116,12 @@ def build_application(
     elsewhere: Elsewhere,
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The caller opens and closes everything that is passed in.
+    """Return the ASGI application. The caller opens and closes everything passed in.
 
-    alarms         returns sentences about problems that no outcome shows, such as a silent source
-    proposals      loads the proposals when they are first requested
-    elsewhere      runs long work in separate processes
-    count_refused  counts the API's answers 401 and 403
+    alarms         function that returns sentences on problems that no outcome shows
+    proposals      function that loads the proposals at the first request
+    elsewhere      runner of long work in separate processes
+    count_refused  function that counts the API's answers 401 and 403
     """
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)
@@ -177,8 +180,7 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Return a function that calls `load` once, in a thread, and then always returns that result.
-    The thread lets the event loop answer webhooks meanwhile."""
+    """Return a function that calls `load` once, in a thread, and then returns that result."""
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:

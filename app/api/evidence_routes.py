@@ -30,21 +30,18 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Largest bundle in an answer, in bytes. Most have less than 100 KiB. The command builds larger
-bundles, up to 256 MiB."""
+"""Maximum bytes of a bundle in an answer. Most have less than 100 KiB; the command builds 256
+MiB."""
 
 AT_ONCE: Final = 1
-"""Number of bundles that are built at the same time, and likewise of letters. Each build reads
-everything that was received for an order."""
+"""Number of bundles, and of letters, built at a time."""
 
 MOST_S: Final = 120.0
-"""Time limit of one build in seconds. The bundle of an order with twenty deliveries takes two
-seconds, including the start of its process."""
+"""Time limit of one build in seconds. The bundle of twenty deliveries takes two."""
 
 
 class EvidenceRoutes:
-    """The endpoint for bundles. Each bundle is built in a separate process, so that this process
-    can answer deliveries meanwhile."""
+    """Endpoint for bundles, each built in a separate process."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         self._work = elsewhere(
@@ -90,8 +87,7 @@ async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the bytes of a file that has no name in its folder any more. Then close the file, so
-    that its disk space is freed."""
+    """Yield the bytes of an unnamed file, and close it to free its disk space."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part
@@ -113,7 +109,6 @@ class CaseAsked(AsOfAsked):
     )
 
     def of(self, order: str) -> CaseRequest:
-        """Build the CaseRequest for an order from these query parameters."""
         return CaseRequest(
             order=order, as_of=self.as_of, family=self.family, respond_by=self.respond_by
         )

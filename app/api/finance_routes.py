@@ -90,7 +90,7 @@ T = TypeVar("T")
 
 
 class FinanceRoutes:
-    """The endpoints of finance. Each needs the scope `finance`."""
+    """Endpoints of finance. Each needs the scope `finance`."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -244,8 +244,7 @@ class FinanceRoutes:
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
-    """Return the first `limit` breaks. If more breaks follow, also return the id of the last
-    returned break."""
+    """Return the first `limit` breaks, and the last one's id if more follow."""
     found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
@@ -256,8 +255,7 @@ async def _first(
 
 
 def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list[T], str | None]:
-    """Return a page of named items. If more items follow, also return the name of the page's last
-    item."""
+    """Return a page of named items, and the last one's name if more follow."""
     names = list(known)
     if asked.after and asked.after not in known:
         sentence = f"after is not a {what}: leave it out to start from the first page."

@@ -52,7 +52,7 @@ class ReleaseAsked:
 
 
 class LogRoutes:
-    """The endpoints of deliveries, notifications, held orders and witnesses."""
+    """Endpoints of deliveries, notifications, held orders and witnesses."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context

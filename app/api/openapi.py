@@ -88,12 +88,10 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links from an operation that returns a list to operations on one item of the
-    list.
+    """Return OpenAPI links from a list to operations on one item.
 
-    place       JSON pointer into the list's answer: the place of the first item's id
-    parameters  name of the parameter that takes the item's id, by the id of the operation that has
-                it
+    place       JSON pointer to the first item's id in the list's answer
+    parameters  name of the parameter that takes the item's id, by operation
     """
     return {
         operation: {
@@ -120,11 +118,11 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
         getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",
     ),
 }  # fmt: skip
-"""Links from an operation's answer 200 to operations on the items in that answer."""
+"""Links from an operation's answer 200 to operations on its items."""
 
 
 class _Describing:
-    """Builder of the Operation Objects. It also collects the schemas that they use."""
+    """Builder of Operation Objects and the schemas that they use."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
@@ -155,7 +153,7 @@ class _Describing:
         }
 
     def body(self, document: Any, *, closed: bool = False) -> dict[str, Any]:
-        """Return the description of a required JSON request body."""
+        """Return the description of a required JSON body."""
         return {"required": True, "content": self._json(document, closed=closed)}
 
     def _json(self, document: Any, *, closed: bool = False) -> dict[str, Any]:
@@ -164,8 +162,7 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return the description of a query parameter. If the parameter is optional, an empty value
-        is allowed."""
+        """Return the description of a query parameter. An optional one may be empty."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}
@@ -326,8 +323,8 @@ def api_document(
 ) -> dict[str, Any]:
     """Return the OpenAPI description for an instance with these limits.
 
-    page_max        largest page size
-    longpoll_max_s  longest wait of long polling, in seconds
+    page_max        maximum page size
+    longpoll_max_s  maximum wait of long polling, in seconds
     """
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}
@@ -364,6 +361,6 @@ def api_document(
 
 @lru_cache(maxsize=8)
 def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
-    """Return the OpenAPI description as UTF-8 JSON, cached for each set of limits."""
+    """Return the OpenAPI description as UTF-8 JSON, cached by its limits."""
     document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
     return json.dumps(document, ensure_ascii=False).encode()

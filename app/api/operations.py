@@ -43,11 +43,11 @@ from reconcile.documents import INSTANT, Keywords, parts_of
 from reconcile.instants import Instant
 
 Scope = TokenScope | Literal["operator"]
-"""Scope that a token needs. `operator` means a person's own token."""
+"""Scope of a token. `operator` means a person's own token."""
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Limit of long polling in the description, if no instance's own limit is known."""
+"""Limit of long polling in the description, without an instance's own."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
 """Mark of a text parameter that is used without normalization to Unicode's NFC."""
@@ -87,18 +87,18 @@ Document = TypeVar("Document", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Document]):
-    """A document to return with status 200 and these headers."""
+    """Document to return with status 200 and these headers."""
 
     document: Document
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Created(Answer[Document]):
-    """A document to return with status 201."""
+    """Document to return with status 201."""
 
 
 class Accepted(Answer[Document]):
-    """A document to return with status 202."""
+    """Document to return with status 202."""
 
 
 STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
@@ -106,24 +106,22 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One HTTP method of one path. The endpoint's name is the operation's id, and the endpoint's
-    docstring is the operation's description.
+    """One HTTP method of one path. The endpoint gives the id (its name) and the description (its
+    docstring).
 
-    tag          tag in the description; if empty, the path's first word
+    tag          tag in the description; by default the path's first word
     answers      descriptions of answers by status, including problems
     retry_after  statuses of answers that state when to repeat the request
-    unknown      code and sentence of the problem 404 for a NotFoundError; if the sentence is empty,
-                 the error's own sentence is used
-    refused      status and code of the problem for a UsageError. The problem has the error's
-                 sentence
+    unknown      code and sentence of the problem 404 for a NotFoundError; an empty sentence means
+                 the error's own
+    refused      status and code of the problem for a UsageError, with the error's sentence
     may          permission that the person's role must have, to act or to read
     body         document of a request body that the endpoint reads itself
     body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
     media        media types of the answer, if it can be something other than JSON
-    waits        whether the endpoint waits by itself until deliveries are read, and reports unread
-                 deliveries by itself
-    alone        whether only one request of this kind is answered at a time. Long lists take
-                 seconds of processor time, and deliveries must be acknowledged meanwhile
+    waits        whether the endpoint itself waits for unread deliveries, and reports them
+    alone        whether such requests are answered one at a time, because long lists would delay
+                 deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -145,12 +143,11 @@ class Operation:
 
     @property
     def takes(self) -> Mapping[str, Any]:
-        """Return the types of the endpoint's parameters and of its answer, by name."""
+        """Return the types of the endpoint's parameters and answer, by name."""
         return _hints(self.endpoint)
 
     @property
     def query(self) -> "tuple[QueryParameter, ...]":
-        """Return the query parameters."""
         asked = self.takes.get("asked")
         return () if asked is None else query_parameters(asked)
 
@@ -170,8 +167,7 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParameter:
-    """One query parameter, from a member of a dataclass. A member's name may end in `_`, which the
-    parameter's name omits.
+    """Query parameter, from a dataclass's member. A `_` at the name's end is left out.
 
     kind      type of the value, without null
     default   value if the parameter is absent; MISSING for a required parameter
@@ -188,7 +184,7 @@ class QueryParameter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the allowed words of the parameter; empty if any text is allowed."""
+        """Return the allowed words; empty if any text is allowed."""
         if self.kind is bool:
             return ("true", "false")
         if get_origin(self.kind) is Literal:
@@ -198,7 +194,7 @@ class QueryParameter:
     def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
         """Return the parameter's value in a request.
 
-        most  this instance's own limits, by parameter name
+        most  this instance's own limits, by parameter
         """
         text = request_body.word_parameter(request, self.name)
         if text is None:
@@ -245,17 +241,15 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Interface through which routes admit callers, and read the limits and the age of unread
-    deliveries."""
+    """Admission of callers, with the limits and the age of unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
-        """Return the instance's largest allowed values of query parameters, by name."""
+        """Return this instance's maximum values of query parameters, by name."""
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the calling program's name, or the calling person. Raise ApiProblem 401 or 403 if
-        the token does not permit the call."""
+        """Return the calling program's name, or the calling person. Raise ApiProblem 401 or 403."""
         ...
 
     async def behind_s(self) -> int:
@@ -273,9 +267,8 @@ class ApiRoute(Route):
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
         """Build the route of one path.
 
-        served  operations of the path. Each operation is mapped to the object that has the
-                operation's endpoint as a method
-        alone   limiter that admits one request at a time. It is used for operations with `alone`
+        served  operations of the path, with the objects that have their endpoints as methods
+        alone   limiter for operations with `alone`, which admits one request at a time
         """
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
@@ -368,7 +361,6 @@ def role_missing(operator: Holder) -> ApiProblem:
 
 
 def response(answered: object) -> Response:
-    """Return the HTTP response for an endpoint's result."""
     if isinstance(answered, Response):
         return answered
     if not isinstance(answered, Answer):
@@ -382,9 +374,9 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the API's routes for these operations.
+    """Return the API's routes.
 
-    served  the operations; the value of each is the object that has its endpoint
+    served  operations, with the objects that have their endpoints as methods
     """
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():

@@ -24,14 +24,14 @@ Reasons = Callable[[], list[str]]
 
 
 def _seconds(alarm: Alarm | None) -> int:
-    """Return the Unix time at which the alarm began, or 0 if the alarm is off."""
+    """Return the Unix time at which the alarm began; 0 if it is off."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
 def _moments(
     state: health.StoreState, certificate: health.PublicCertificate | None
 ) -> dict[str, int]:
-    """Return the gauges that hold moments, in Unix time. Unknown moments are left out."""
+    """Return the known gauges of moments, in Unix time."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
@@ -44,10 +44,10 @@ def _moments(
 
 
 class Probes:
-    """The endpoints /livez, /readyz and /metrics.
+    """Endpoints /livez, /readyz and /metrics.
 
-    reasons          function that returns the names of this process's tasks that are not working
-    read_elsewhere   function that returns whether separately started processes read the deliveries
+    reasons          function that returns this process's tasks that are not working
+    read_elsewhere   function that returns whether other processes read the deliveries
     certificate      monitor of the public URL's certificate, or None
     checkout_denied  function that returns why no payment can be started, or None
     name             name by which `doctor` recognizes the service
@@ -94,13 +94,16 @@ class Probes:
     async def readyz(self, request: Request) -> Response:
         """Answer 200 while deliveries can be stored and read, else 503 with the reasons.
 
-        Neither a stranger's request nor a provider's answer can make the service unready. `doctor`
-        shows the same reasons.
+        Neither strangers nor providers can make the service unready. `doctor` shows these reasons,
+        too.
 
-        Members of the answer: `sources` is the state of each source; `unsafe` lists settings that
-        risk stored data; `checkout` is why no payment can be started; `golive` is what a live
-        instance lacks; `findings` is how many orders need a person. Each active alarm has a member
-        of its own, such as `silence`.
+        sources   the state of each source
+        unsafe    settings that risk stored data
+        checkout  why no payment can be started
+        golive    what a live instance lacks
+        findings  how many orders need a person
+
+        Each active alarm has a member of its own, such as `silence`.
         """
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
@@ -144,8 +147,7 @@ class Probes:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[SourceStateDocument]:
-        """Return a document for each source. If a source refuses its deliveries, the document
-        includes the watchdog's explanation."""
+        """Return a document for each source, with an explanation if it refuses its deliveries."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(
@@ -155,8 +157,10 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of unsigned sources by numbers in all texts of a document. Only the
-        secret address protects an unsigned source, and the address contains the source's name."""
+        """Replace the names of unsigned sources by numbers in all texts of a document.
+
+        The name is in the secret address, which alone protects such a source.
+        """
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

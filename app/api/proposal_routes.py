@@ -41,8 +41,7 @@ class ProposalsAsked:
 
 
 class ProposalRoutes:
-    """The endpoints of proposals. The code that carries out proposals is loaded at the first
-    request, because most receivers never need it."""
+    """Endpoints of proposals. Their code is loaded at the first request."""
 
     def __init__(self, context: AppContext, load: Loaded) -> None:
         self._context = context
@@ -112,8 +111,7 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the proposal with this id. Raise ApiProblem if the proposal is unknown, or if the
-    person's role may not read proposals of its kind."""
+    """Return the proposal with this id. Raise ApiProblem if unknown, or not for this role."""
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

@@ -1,9 +1,8 @@
 """Public answers about the log: its key, its signed heads, and proofs that it was only extended.
 
-After somebody else has stored a checkpoint, the merchant cannot deny it: comparing a bundle or a
-later checkpoint with the stored checkpoint shows whether the log was rewritten. The addresses are
-public on purpose, and off by default. No answer names an order: heads and hashes show only how much
-is sealed.
+Whoever has stored a checkpoint can see whether the log was rewritten. The addresses are public on
+purpose, and off by default. No answer names an order: heads and hashes show only how much is
+sealed.
 """
 
 from typing import Any, Final
@@ -24,17 +23,17 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Number of requests that may read the log at the same time. A proof takes some milliseconds."""
+"""Number of requests that may read the log at a time. A proof takes some milliseconds."""
 
 MAX_DIGITS: Final = 18
-"""Maximum number of digits of a log size in an address. Such a number fits into 64 bits."""
+"""Maximum digits of a log size in an address, within 64 bits."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
-"""Header that lets a proxy cache an answer for ten seconds. Heads change at most every second."""
+"""Header that lets a proxy cache an answer for ten seconds."""
 
 
 class PublishedLog:
-    """The four public endpoints of the log."""
+    """Public endpoints of the log."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -51,7 +50,7 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Return the log's origin, the other addresses, and every key of the log, newest last."""
+        """Return the log's origin, the other addresses, and every key, newest last."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -89,7 +88,7 @@ class PublishedLog:
         return PlainTextResponse(found.note, headers=_CACHE)
 
     async def cosigned(self, request: Request) -> Response:
-        """Return the newest head that enough witnesses have cosigned: C2SP tlog-cosignature."""
+        """Return the newest head that enough witnesses cosigned: C2SP tlog-cosignature."""
         try:
             async with self._limiter:
                 note = await cosigned_checkpoint(self._context)
@@ -98,8 +97,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Prove that the log with `new` leaves extends the log with `old` leaves. The answer equals
-        the output of `tallyhook log consistency`."""
+        """Prove that the log with `new` leaves extends that with `old`, as `tallyhook log
+        consistency`."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Give two sizes of checkpoints, such as 100 and 200.")

@@ -1,8 +1,8 @@
 """The API of results that take seconds to minutes.
 
-The results are reports and journals of any period, the verification of closed months, and previews
-of other matching rules. Each result is built in a separate process, one at a time. While a result
-is being built, the answer says so. Reports and journals equal the command's byte for byte.
+These are reports and journals of any period, the verification of closed months, and previews of
+other matching rules. Each is built in a separate process, one at a time; meanwhile the answer says
+so. Reports and journals equal the command's byte for byte.
 """
 
 import hashlib
@@ -41,23 +41,22 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""Number of results built at the same time. Each build takes a core and some 100 MiB."""
+"""Number of results built at a time. Each takes a core and some 100 MiB."""
 
 KEPT: Final = 4
-"""Number of results that are cached for repeated requests. A result can have about ten MiB. A
-journal is a file of at most MAX_JOURNAL_BYTES."""
+"""Number of cached results, each of about ten MiB at most, or a file."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-"""Largest journal in an answer, in bytes: some 100,000 transactions. The command has no limit."""
+"""Maximum bytes of a journal in an answer: some 100,000 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Largest body with rules, in bytes. JSON takes two bytes for a line's end or a quotation mark."""
+"""Maximum bytes of a body with rules. JSON doubles line ends and quotation marks."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Header with the number of seconds after which a program should ask again."""
+"""Header with the seconds after which a program should ask again."""
 
 _MADE: Final = "made"
-"""Kind that all these jobs have, so that they share one limit."""
+"""Kind of all these jobs, which share one limit."""
 
 _DAY: Final = len("2026-10-01")
 
@@ -237,8 +236,7 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and a key that identifies the period's job. If the request
-        has no `as_of`, the key is the same at any time."""
+        """Return the requested period, and its job's key, which is constant without `as_of`."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -260,8 +258,10 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the running or recent job with this key, or start one, and wait briefly for its
-        end. Raise ApiProblem 503 if another job is running, and 409 if the job failed."""
+        """Return the running or recent job with this key, or start one. Wait briefly for its end.
+
+        Raise ApiProblem 503 if another job is running, and 409 if the job failed.
+        """
         subject = f"{what} {subject}"
         before = self._jobs.newest(_MADE, subject)
         free = self._jobs.under_way(_MADE) < AT_ONCE
@@ -281,8 +281,10 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how the given rules would change matches, or a tuple of every mistake in the rules.
-    Runs in a separate process, because parsing hostile rules can take seconds."""
+    """Return how rules would change matches, or every mistake in them.
+
+    Runs in a separate process: parsing hostile rules can take seconds.
+    """
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -301,20 +303,19 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Verify one closed month, or all closed months if `period` is None. Return each step with its
-    result."""
+    """Verify one closed month, or all for None. Return each step with its result."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 
 class _Written:
-    """An unnamed file with a job's result. Its space is freed after the last reader."""
+    """Unnamed file with a job's result. Its space is freed after the last reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's bytes. Several callers may do this concurrently."""
+        """Yield the file's bytes, even for concurrent callers."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -326,8 +327,10 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Parse a moment, or a day in the merchant's zone. For a day, return the day's start, or the
-    day's end if `last`."""
+    """Parse a moment, or a day in the merchant's zone.
+
+    last  whether a day means its end instead of its start
+    """
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

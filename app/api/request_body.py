@@ -1,4 +1,4 @@
-"""Read the parameters and JSON of API requests, with one sentence for each mistake."""
+"""Reader of the parameters and JSON of API requests, with one sentence for each mistake."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -41,11 +41,11 @@ _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 
 
 GREATEST: Final = 2**63 - 1
-"""The greatest number that a database can store."""
+"""Maximum number that a database can store."""
 
 
 def order_reference(request: Request) -> str:
-    """Return the order's reference in the path. Raise ApiProblem 422 if it is invalid."""
+    """Return the order's reference in the path. Raise ApiProblem 422."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
@@ -68,9 +68,10 @@ def bearer_token(request: Request) -> str:
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raise ApiProblem 422 for an unknown or repeated query parameter, so that a misspelled filter
-    is not ignored. Also refuse zero bytes in the query and the path, because PostgreSQL's text
-    cannot contain them. An order's reference is checked elsewhere."""
+    """Raise ApiProblem 422 for an unknown or repeated query parameter, or a zero byte.
+
+    A misspelled filter must not be ignored, and PostgreSQL's text cannot contain zero bytes.
+    """
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -94,14 +95,15 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter. Return None if the parameter is absent or empty, because a browser
-    sends an empty form field as an empty parameter."""
+    """Return a query parameter; None if absent or empty, as browsers send empty fields."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query. If the parameter is absent, return the smaller of
-    `default` and `high`. Raise ApiProblem 422 for a number below `low` or above `high`."""
+    """Return a whole number from the query. Raise ApiProblem 422 beyond its bounds.
+
+    default  value of an absent parameter, up to `high`
+    """
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -113,7 +115,7 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 
 def path_number(text: str) -> int:
-    """Return the number in a path. Raise NotFoundError if the text is not a number."""
+    """Return the number in a path. Raise NotFoundError."""
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
     return int(text)
@@ -129,8 +131,7 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter if it is one of these words; None if it is absent. Raise ApiProblem
-    422 for any other text."""
+    """Return a query parameter among these words; None if absent. Raise ApiProblem 422."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -139,7 +140,7 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
 
 
 async def capped_body(request: Request, *, most: int) -> bytes:
-    """Return the request's body. Raise ApiProblem 413 if it exceeds the limit in bytes."""
+    """Return the request's body. Raise ApiProblem 413 for more than `most` bytes."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -149,7 +150,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse the body as a JSON object, with the same strict parser as webhooks."""
+    """Parse the body as a JSON object, as strictly as webhooks."""
     try:
         document = parse(body)
     except Unreadable as error:
@@ -175,7 +176,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit a member's type, as in `is no text`; None if it fits."""
+    """Return why a value does not fit a member's type, as in `is no text`, or None."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -197,7 +198,7 @@ _DENIABLE = ("canceled_at", "fulfilled_at")
 
 
 MAX_REFERENCES = 50
-"""Maximum number of references in one PUT. An order has one or two, and each is looked up."""
+"""Maximum number of references in one PUT. An order has one or two."""
 
 
 _REFERENCE_FORMS = (
@@ -208,11 +209,10 @@ _REFERENCE_FORMS = (
 
 
 MAX_TENDERS = 20
-"""Maximum number of tenders of an order; most have one or two. Each record of a price has them
-all."""
+"""Maximum number of an order's tenders; most have one or two."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind: a word such as gift_card, never a card's number."""
+"""Kind of a tender: a word such as gift_card, never a card's number."""
 
 Amount = Annotated[
     str | float,
@@ -314,8 +314,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders that the body states. Return None if the body states none; the tenders
-    that were stated earlier then still apply."""
+    """Return the stated tenders. None leaves earlier ones in force."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:
@@ -371,7 +370,7 @@ def _references(
 
 
 def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
-    """Return the body's amount with its currency. Add any mistakes to `problems`.
+    """Return the body's amount with its currency. Add mistakes to `problems`.
 
     least  smallest amount in minor units, 0 or 1
     """

@@ -71,7 +71,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Largest request body in bytes. A request about one order has a few hundred."""
+"""Maximum bytes of a request body. One about an order has a few hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +95,12 @@ class FeedAsked:
 
 
 class Api:
-    """The endpoints of orders and the feed. The class also admits the callers of all endpoints."""
+    """Endpoints of orders and the feed, and the admission of all callers."""
 
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
         """Store the context.
 
-        alarms  function that returns sentences about problems that no outcome shows, such as a
-                silent source
+        alarms  function that returns sentences on problems that no outcome shows
         """
         self._context = context
         self._alarms = alarms
@@ -109,8 +108,10 @@ class Api:
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the calling program's name, or the calling person for the scope `operator`. Raise
-        ApiProblem 401 if the token is not valid, and 403 if it lacks the scope."""
+        """Return the calling program's name, or the person for the scope `operator`.
+
+        Raise ApiProblem 401 for an invalid token, and 403 for a missing scope.
+        """
         token = request_body.bearer_token(request)
         with _refusing(scope):
             if scope == "operator":
@@ -206,9 +207,10 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with its ETag, or 304 if the client already has this ledger. The tag covers
-    all members except `as_of`. It is a weak tag because responses that share it may differ in
-    `as_of`."""
+    """Return the ledger with its ETag, or 304 if the client already has it.
+
+    The tag is weak, because it does not cover `as_of`.
+    """
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -224,8 +226,7 @@ def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Header with the number of seconds after which a shop should ask again about an unknown result. We
-ask the provider meanwhile."""
+"""Header with the seconds after which to ask again about an unknown result."""
 
 PLACES: Final = {
     "order": "order.reference",
@@ -272,7 +273,7 @@ class CheckoutDocument(TypedDict):
 
 
 class Checkouts:
-    """The endpoint that starts payments. `client` is None if checkout is not configured."""
+    """Endpoint that starts payments. `client` is None without checkout."""
 
     def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
         self._context = context
@@ -314,8 +315,7 @@ class Checkouts:
         return _answer(result)
 
     def _not_over(self, error: PaymentNotOverError) -> Response:
-        """Return the refusal of a new payment while an earlier payment may still succeed.
-        `Retry-After` is short if the time to wait is unknown."""
+        """Return the refusal of a new payment while an earlier one may still succeed."""
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)
@@ -330,9 +330,10 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the checkout request in a body, and whether the body asks for a new payment. Raise
-    ApiProblem for unknown names, so that a misspelled name is not ignored. `open_checkout` checks
-    the values and names all mistakes at once."""
+    """Return the checkout request in a body, and whether it asks for a new payment.
+
+    Raise ApiProblem for unknown names; `open_checkout` checks the values.
+    """
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():

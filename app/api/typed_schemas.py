@@ -26,17 +26,16 @@ _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 
 
 class Schemas:
-    """Component schemas of the requested documents, by name. A component has its type's name
-    without `Document`: the component of BreakDocument is Break."""
+    """Component schemas of the requested documents, named like their types without `Document`."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
-        """Return the schema of a type. For a TypedDict, return a reference to its component.
+        """Return the schema of a type, or a reference to the component of a TypedDict.
 
-        closed  whether an object may have no members other than its type's, as in requests
+        closed  whether an object may have no other members, as in requests
         """
         origin, args = get_origin(kind), get_args(kind)
         if is_typeddict(kind):
@@ -85,14 +84,13 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member's type is NotRequired. The type's annotations may still be texts."""
+    """Return whether a member's type is NotRequired. Annotations may still be texts."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows each value that at least one of the given schemas allows. Schemas
-    that only name a type are joined into one schema with a list of types."""
+    """Return a schema for values that any of these allow. Plain types share one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:
@@ -102,7 +100,7 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return an example that the schema allows. Raise KeyError if it has no examples."""
+    """Return an example that the schema allows. Raise KeyError without examples."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

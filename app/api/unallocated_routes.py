@@ -49,7 +49,7 @@ class PaymentsAsked(PageAsked):
 
 
 class UnallocatedRoutes:
-    """The endpoints of unallocated payments."""
+    """Endpoints of unallocated payments."""
 
     def __init__(self, context: AppContext, proposals: Loaded) -> None:
         self._context = context

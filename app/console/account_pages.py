@@ -142,8 +142,7 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the id of the session to which a passkey's challenge is bound. The id stays the same
-    when the session's cookie is renewed."""
+    """Return the session's id for a passkey's challenge. It stays when the cookie is renewed."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -230,8 +229,8 @@ async def ask_link_company(view: View) -> Form:
 
 
 async def do_link_company(view: View, reason: str) -> ActionResult:
-    """Show a link to the company's sign-in. A redirect would not work, because browsers block a
-    form that redirects to another host."""
+    """Show a link to the company's sign-in. Browsers block a form that redirects to another
+    host."""
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
     )
@@ -244,11 +243,11 @@ async def do_link_company(view: View, reason: str) -> ActionResult:
 
 
 OTHERS: Final = "others"
-"""Form value that means all of the person's sessions except the present one."""
+"""Form value for all of the person's sessions except the present one."""
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:
-    """Return the sessions that the form would end. Raise NotFoundError for an unknown session."""
+    """Return the sessions that the form would end. Raise NotFoundError."""
     asked, here = view.needed("session"), sessions.session_id(view.cookie)
     own = await sessions.own_sessions(view.context, view.person.name)
     if asked == OTHERS:

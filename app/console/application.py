@@ -69,7 +69,7 @@ LISTED_ON: Final = {
     "/rows": "/runs",
     "/trail": "/bank",
 }
-"""Menu page for each page of a single thing that has no list of its own."""
+"""Menu page for each page of a single thing without a list of its own."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute, then try again"
 )
@@ -86,14 +86,12 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Parameter of the sign-in form if an action's form was sent after its session had ended. The value
-is KEPT if the form's text is kept."""
+"""Parameter of the sign-in form after a session ended; KEPT if a form's text is kept."""
 KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
-    """Path converter that matches the whole rest of a path, including line breaks. An order's
-    reference may contain any character."""
+    """Path converter for the whole rest of a path, including line breaks in references."""
 
     regex = r"(?s:.+)"
 
@@ -108,14 +106,12 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into the subject's name and the format."""
+    """Split the last part of an address into name and format."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 
 
 class Application:
-    """Routes of a console."""
-
     def __init__(self, console: Console) -> None:
         self._console = console
         self._pages = Pages(console, PAGES, {act.name: act for act in ACTS})
@@ -186,11 +182,9 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for signed-in operators who have the permission. Other operators are
-        refused, and people who are not signed in are redirected to sign in. Errors become error
-        pages.
+        """Build a route for signed-in operators with the permission. Errors become error pages.
 
-        format_  format of the answer; None if the ending of the address states the format
+        format_  format of the answer; None if the ending of the address states it
         keep     whether to keep a submitted form while its operator signs in again
         """
 
@@ -258,7 +252,7 @@ class Application:
         return self._pages.html(view, page, document)
 
     def _problem(self, view: View, status: int, sentence: str) -> Response:
-        """Return an error page with a link to the list to which the requested page belongs."""
+        """Return an error page with a link to the requested page's list."""
         path = "/" + view.request.url.path.split("/")[1].partition(".")[0]
         path = LISTED_ON.get(path, path)
         listed = next((each for each in PAGES if each.path == path), None)
@@ -268,8 +262,8 @@ class Application:
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
     async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
-        """Show the form's page again after a mistake, with the typed text and the error. Raise
-        UsageError if the page cannot be shown."""
+        """Show the form's page again with the typed text and the error. Raise UsageError if that
+        fails."""
         own = of if isinstance(of, Page) else None
         page = next((each for each in PAGES if each.path == of.form_on), own)
         assert page is not None
@@ -335,7 +329,10 @@ class Application:
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, form: Form | None = None
     ) -> Response:
-        """Show an action's form. `problem` is the reason if the submitted form was refused."""
+        """Show an action's form.
+
+        problem  why the submitted form was refused, or None
+        """
         typed = {} if view.request.method == "POST" else self._signing.unsent(view.request)
         values = {
             "act": act,
@@ -437,7 +434,7 @@ class Application:
 
 
 async def _following(page: Page, view: View, document: Document) -> Document | None:
-    """Load the page that follows a document's page. Return None after the last page."""
+    """Load the page after a document's page; None after the last."""
     for member, parameter in page.following.items():
         if (place := document.get(member)) is not None:
             others = dict.fromkeys(page.following.values())
@@ -447,8 +444,7 @@ async def _following(page: Page, view: View, document: Document) -> Document | N
 
 
 def _saying(behind_s: int, answer: Response) -> Response:
-    """Add the age of the oldest unread delivery to the answer's headers. Add nothing if all
-    deliveries are read."""
+    """Add the age of the oldest unread delivery, if any, to the answer's headers."""
     if behind_s:
         answer.headers["Tallyhook-Behind"] = str(behind_s)
     return answer
@@ -486,11 +482,11 @@ async def _suggest(view: View) -> Response:
 
 
 def _typed(view: View, of: Page | Act) -> dict[str, str]:
-    """Return the text typed into the form on the previous page; empty if there was none."""
+    """Return the text typed into the form on the previous page, if any."""
     given = dict(view.request.query_params)
     return given if any(name in given for name in of.typed) else {}
 
 
 def build_console(console: Console) -> SecurityMiddleware:
-    """Build the console's ASGI application. The caller opens and closes the console's resources."""
+    """Build the console's ASGI application. The caller opens and closes its resources."""
     return Application(console).asgi()

@@ -29,10 +29,10 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
 
 LIVING: Final = STATES[:-1]
-"""States of the breaks that are still in the newest run."""
+"""States of the breaks in the newest run."""
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters that can also select breaks for a bulk action."""
+"""Filters that also select breaks for a bulk action."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
 """Condition on a break's age for each value of the age filter."""
@@ -162,7 +162,7 @@ async def _seen_break(view: View) -> break_acts.SeenBreak:
 def _form(
     found: break_acts.SeenBreak, *lines: str, back: str | None = None, **options: Any
 ) -> Form:
-    """Return a form about a break. It begins with the break's sentence and money."""
+    """Return a form about a break, beginning with its sentence and money."""
     money = to_json(found.seen.money)
     name, cause = found.seen.order or found.seen.payment, CAUSES[found.seen.cause].name
     return Form(
@@ -177,8 +177,8 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field with the state of the breaks that the form shows. The form is refused
-    if their state has changed."""
+    """Return a hidden field with the shown state of the breaks. If it changes, the form is
+    refused."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -309,7 +309,7 @@ async def do_unmatch(view: View, reason: str) -> str:
 # --- one break, or several at once ----------------------------------------------------------------
 
 SHOWN: Final = 10
-"""Number of breaks that a preview lists. Its counts and sums include all breaks."""
+"""Number of breaks that a preview lists."""
 
 
 def _list(view: View) -> str:
@@ -319,7 +319,7 @@ def _list(view: View) -> str:
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Return the breaks that match the form's condition, or else the ticked breaks."""
+    """Return the breaks of the form's condition, or else the ticked ones."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
@@ -328,16 +328,14 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
 
 
 def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
-    """Return the address of the list in which the breaks were selected. If only one break was
-    selected on its own page, return that page's address."""
+    """Return the address of the list, or page, where the breaks were selected."""
     if view.word("list") is None and len(chosen.of) == 1:
         return address("breaks", chosen.of[0].identity)
     return _list(view)
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Return lines for people: the totals by cause and currency, the first breaks, and sentences
-    about breaks that are left out."""
+    """Return lines with the totals, the first breaks, and the breaks that are left out."""
     found = chosen.of
     totals = [
         f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -373,7 +371,7 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Return a form about the selected breaks. The form is refused if their state has changed."""
+    """Return a form about the selected breaks, refused if their state changes."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -383,8 +381,10 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Return a form that explains why no break is selected. If the condition has a mistake, raise
-    the error again, so that the list page shows it at the field."""
+    """Return a form that explains why no break is selected.
+
+    Raise the error again for a mistake in the condition, so that the list page shows it.
+    """
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
@@ -464,8 +464,7 @@ async def ask_accept(view: View) -> Form:
 
 
 def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[str]:
-    """Return why one person may not accept these breaks together, and what to do instead. Return an
-    empty list if one person may accept them."""
+    """Return why one person may not accept these breaks together, and what to do instead."""
     against = []
     for each in found:
         because = break_acts.too_much(allowance, each.seen)
@@ -485,8 +484,7 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the selected breaks. If only one break is selected and it needs a second person,
-    propose its acceptance."""
+    """Accept the selected breaks, or propose it for a single one that needs a second person."""
     return await _act(view, "accepted", reason=reason)
 
 
@@ -533,7 +531,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Decide what to do with late money, or propose that decision."""
+    """Decide about late money, or propose the decision."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

@@ -39,7 +39,6 @@ async def case_document(view: View) -> Document:
 
 
 async def attachments_of_break(view: View, name: str) -> list[dict[str, Any]]:
-    """List the attachments of a break."""
     return [_shown(each) for each in await attachments.attachments_of(view.context, break_=name)]
 
 
@@ -204,8 +203,10 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment as a person types it in the zone, to the second. Return "" for None. If a
-    clock change repeats the local time, return UTC, because the local time is ambiguous."""
+    """Format a moment as a person types it, to the second; "" for None.
+
+    A local time that a clock change repeats is returned in UTC.
+    """
     if at is None:
         return ""
     moment = to_second(at)
@@ -237,8 +238,7 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Prepare the letter for a download. The first value says whether the letter's file name must
-    be short. The second value is the letter's content."""
+    """Return whether the letter's file name must be short, and the letter."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
 

@@ -17,7 +17,7 @@ NAMED: tuple[tuple[ImportKind, str], ...] = (
 
 
 async def coverage_document(view: View) -> Document:
-    """GET /coverage: all spans that a file states or a person declared, sorted by kind and name."""
+    """GET /coverage: all stated or declared spans, by kind and name."""
     lines = await coverage.list_coverage(view.context)
     calendar = Calendar(view.context.calendar_zone)
     lines.sort(key=lambda line: (line.kind, line.name, line.wallet or "", line.since or 0))
@@ -35,7 +35,7 @@ async def coverage_document(view: View) -> Document:
 
 
 def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
-    """Return a phrase for each coverage line: its name, and the days that it covers, if known."""
+    """Return a phrase on the covered days of each line."""
     return [
         f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
         f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"
@@ -70,7 +70,7 @@ async def ask_declare_coverage(view: View) -> Form:
 
 
 def day_fields(*, required: bool) -> tuple[Field, ...]:
-    """Return the form fields for the first and the last day that a file covers."""
+    """Return the form fields for the first and last covered day."""
     return (
         Field(
             "first_day",

@@ -105,7 +105,7 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "before it is understood.",
     ),
 }
-"""Page and remedy for each condition that must hold before a month is closed."""
+"""Page and remedy for each condition of closing."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
@@ -179,8 +179,7 @@ def _journals() -> list[dict[str, str]]:
 
 
 async def month_of(context: AppContext, name: str) -> Month:
-    """Return a month: as it was closed, or in its present state if it is open. Raise NotFoundError
-    if there is no month with this name."""
+    """Return a month, closed or open. Raise NotFoundError for an unknown name."""
     try:
         return await closed_periods.month_in_books(context, name)
     except UsageError as error:
@@ -188,9 +187,10 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: the reasons against closing the month. A job finds them by folding
-    every order. If an earlier month must be closed first, the document names it. Raise UsageError
-    if the job failed."""
+    """GET /periods/{month}: the reasons against closing, which a job finds.
+
+    Raise UsageError if the job failed.
+    """
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     under_way = job is not None and job.ended is None
@@ -241,11 +241,9 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """Return rows for the conditions for closing. A condition that is met has one row. Any other
-    condition has one row for each reason against closing.
+    """Return rows for the conditions for closing: one if met, else one for each reason against.
 
-    may_judge  whether the operator may judge refused deliveries again; other operators get a link
-               to the list of refused deliveries
+    may_judge  whether the operator may judge refused deliveries again
     """
     rows = []
     unread = any(each.code == "unread" for each in blockers)  # other conditions were not checked
@@ -274,8 +272,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing a month, as the month's page last found them. Return an
-    empty tuple if the page has not found any."""
+    """Return the reasons against closing a month that its page found last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -298,11 +295,9 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the period that the page's address requests: its name, its scope, and the month. The
-    month is None if the period is not a month.
+    """Return the requested period as (name, scope, month); the month is None for other periods.
 
-    The address contains a month's name. For any other period it contains the word `period`, and the
-    days in the parameters `from` and `to`.
+    The address has a month's name, or the word `period` with the parameters `from` and `to`.
 
     as_of  the instant of the report; None for the present
     """
@@ -343,8 +338,8 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return the result of a use case, which usually runs in another process. Raise UsageError for
-    a mistake in a file that the settings name."""
+    """Return a use case's result, usually from another process. Raise UsageError for a faulty
+    file."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:
@@ -354,8 +349,7 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 async def report_download(view: View) -> Response:
     """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
 
-    Return a closed month's report and journal byte for byte as they were closed. A job makes any
-    other report.
+    A closed month's report and journal are returned as they were closed. A job makes others.
     """
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
@@ -428,12 +422,14 @@ async def journal_document(view: View) -> Document | Response:
 
 
 POSTINGS: Final = 200
-"""Maximum number of an account's postings on one page, to keep it under 100 KB. Files list all."""
+"""Maximum number of an account's postings on one page, to keep it under 100 KB."""
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or a single line. A
-    background job matches the lines with payouts. Raise UsageError if the job failed."""
+    """GET /bank?stands=&line=&skip=: bank lines in one state, newest first, or one line.
+
+    A job matches them with payouts. Raise UsageError if the job failed.
+    """
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
     match = partial(
@@ -465,8 +461,7 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows that make up a total of the run. A
-    background job searches for these rows."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of a run's total, from a job."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -492,8 +487,7 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout or line. A background job searches
-    for the trail."""
+    """GET /trail/{name}: the trail of an order, payment, payout or line, from a job."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
@@ -564,7 +558,7 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month or propose to close it. Raise UsageError with all reasons against closing."""
+    """Close the month or propose it. Raise UsageError with all reasons against it."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

@@ -50,7 +50,7 @@ COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 MAX_NUMBER: Final = 10**9
 
 BEYOND: Final = MAX_NUMBER + 1
-"""Number greater than any import's number."""
+"""Number greater than any import's."""
 
 
 async def imports_document(view: View) -> Document | Response:
@@ -111,7 +111,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an operator's own upload. Raise NotFoundError if it is no longer stored."""
+    """Return an operator's own upload. Raise NotFoundError."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -122,7 +122,7 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def _problem_of(upload: Upload) -> str | None:
-    """Return why a file could not be read or imported; None if nothing failed."""
+    """Return why a file could not be read or imported, or None."""
     if upload.job is not None and upload.job.problem is not None:
         return upload.job.problem
     if upload.seen is None or not upload.seen.refused:
@@ -131,13 +131,12 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances of an uploaded statement, if the statement was refused because its
-    balances and the sum of its entries contradict each other. Return None otherwise."""
+    """Return the balances for which an uploaded statement was refused, or None."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
 def clear_of(view: View) -> list[Upload]:
-    """Return the operator's uploads that await import and have no rejected rows, oldest first."""
+    """Return the operator's uploads without rejected rows that await import, oldest first."""
     return [
         each
         for each in reversed(view.console.uploads.of_person(view.person.name))
@@ -147,8 +146,10 @@ def clear_of(view: View) -> list[Upload]:
 
 def state_of(upload: Upload) -> str:
     """Return an upload's state: reading, to_choose, to_confirm, refused, failed, importing or
-    imported. In the state `to_choose` a person must state the file's kind or the statement's
-    source."""
+    imported.
+
+    In `to_choose` a person must state the file's kind or source.
+    """
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
@@ -162,9 +163,10 @@ def state_of(upload: Upload) -> str:
 
 
 async def import_document(view: View) -> Document | Response:
-    """GET /imports/{number or upload}: the result of an import, or of an upload's dry run. With
-    `?rejects=1` return the file of an upload's rejected rows, and with `?changes=1` the file of all
-    changed rows."""
+    """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
+
+    With `?rejects=1` return the file of rejected rows, with `?changes=1` that of changed rows.
+    """
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
     upload = upload_of(view, view.subject)
@@ -262,7 +264,7 @@ async def _past(view: View, number: int) -> Document | Response:
 
 
 def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Return the number of valid rows in each currency, with the total of each money column."""
+    """Return the number of valid rows and the money columns' totals by currency."""
     return [
         {
             "currency": currency,
@@ -283,8 +285,7 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """Return the number, the kind and the file name of the import that the page's address names.
-    Raise NotFoundError if there is no such import."""
+    """Return number, kind and file name of the import in the address. Raise NotFoundError."""
     number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file
@@ -320,7 +321,7 @@ async def ask_withdraw_import(view: View) -> Form:
 
 
 async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
-    """Withdraw the import, or propose to withdraw it."""
+    """Withdraw the import, or propose it."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:

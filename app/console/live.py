@@ -1,7 +1,7 @@
 """Live updates: one poller per process detects new rows and notifies every open stream.
 
-A stream says only that something is new. The page then reloads its rows, so a restart or a lost
-message leaves neither a gap nor a duplicate.
+A stream only says that something is new. The page then reloads its rows, so that a lost message
+does no harm.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from app.orders.read_orders import head_of_feed
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""Seconds between heartbeats of an idle stream. Each checks that the session is active."""
+"""Seconds between heartbeats of an idle stream, which check the session."""
 
 MOST: Final = 200
 """Maximum number of open streams. Each occupies a connection."""
@@ -63,7 +63,7 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams. Call this before the server waits for open connections to close."""
+        """End all streams, before the server waits for connections to close."""
         self._over = True
         async with self._changed:
             self._changed.notify_all()

@@ -1,8 +1,8 @@
 """Locales of numbers and dates on pages. Sentences stay in English, and JSON and CSV are for
 programs.
 
-A page uses the first known locale in the browser's Accept-Language. The default is English with
-dates in ISO 8601. What a person types is understood in any of these locales.
+A page uses the first known locale in Accept-Language, by default English with dates in ISO 8601.
+Typed text is understood in any locale.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jinja2 import Environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locale:
-    """A locale's notation of numbers and dates.
+    """Notation of numbers and dates.
 
     group    separator of thousands
     decimal  decimal separator
@@ -42,16 +42,16 @@ LOCALES: Final = {
         Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
     )
 }
-"""Locales by language, as in Unicode's CLDR, except that English has ISO days."""
+"""Locales by language, from Unicode's CLDR; English has ISO days."""
 
 MOST_LANGUAGES: Final = 20
-"""Maximum number of languages in the header that are examined. Some browsers send many."""
+"""Maximum number of examined languages in the header."""
 
 _SHOWN: Final = ContextVar("locale", default=ENGLISH)
 
 
 def locale_of(accepted: str) -> Locale:
-    """Return the locale for an Accept-Language header (RFC 9110, section 12.5.4)."""
+    """Return the locale of an Accept-Language header (RFC 9110, section 12.5.4)."""
     wanted = list[tuple[float, int, str]]()
     for place, part in enumerate(accepted.split(",")[:MOST_LANGUAGES]):
         tag, _, weight = part.partition(";q=")
@@ -88,14 +88,14 @@ def local_day(value: date) -> str:
 
 
 class _Number(int):
-    """A whole number whose `{:,}` format uses the locale's separators."""
+    """Whole number whose `{:,}` format has the locale's separators."""
 
     def __format__(self, form: str) -> str:
         return local_number(int(self)) if form == "," else super().__format__(form)
 
 
 class LocalEnvironment(Environment):
-    """Template environment in which `"{:,}".format(…)` uses the present locale's separators."""
+    """Template environment in which `"{:,}".format(…)` has the locale's separators."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if attribute == "format" and isinstance(obj, str):

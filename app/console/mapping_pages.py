@@ -50,7 +50,7 @@ FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is a row li
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
-    """Return the columns and first rows of a file. Raise UsageError if the file has no columns."""
+    """Return the columns and first rows of a file. Raise UsageError without columns."""
     if upload.columns is None:
         upload.columns = await view.console.work(preview, upload.request)
     return upload.columns
@@ -64,8 +64,7 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map_columns(view: View) -> Form:
-    """Return the form for the meaning of each column. For selected columns with a fixed vocabulary,
-    the form also asks for the meaning of each word."""
+    """Return the form for the meaning of each column, and of words in fixed vocabularies."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given
@@ -148,7 +147,7 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
 
 
 def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequence[str]:
-    """Return the words in a column. If the file has no heading, its first row is included."""
+    """Return the words in a column, with the first row of a file without a heading."""
     words = seen.words.get(column, ())
     is_word = words and given.get("first", NAMES_COLUMNS) != NAMES_COLUMNS
     return list(dict.fromkeys([column, *words])) if is_word else words

@@ -1,7 +1,7 @@
 """Actions on orders and deliveries.
 
-Take an evidence bundle or proofs; notify the shop again; judge refused deliveries again; see a
-phone number or a body, or propose to see several orders' numbers; notes, pins, saved lists, alarms.
+Take an evidence bundle or proofs; notify the shop again; judge refused deliveries again; see phone
+numbers or a body; notes, pins, saved lists, alarms.
 """
 
 import json
@@ -95,7 +95,7 @@ async def ask_prove(view: View) -> Form:
 
 
 async def do_prove(view: View, reason: str) -> Response:
-    """Return the proofs as a download. Raise UsageError if part of the order is not sealed yet."""
+    """Return the proofs as a download. Raise UsageError if part of the order is unsealed."""
     order = view.needed("order")
     try:
         found = await view.console.makes(prove_each, await _sealed_of(view, order))
@@ -106,8 +106,7 @@ async def do_prove(view: View, reason: str) -> Response:
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """Return the names of the log's entries about an order: the ids of its deliveries, and
-    `revision:` with the number of each published outcome."""
+    """Return an order's entries in the log: its deliveries, and `revision:` with a number."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [
@@ -181,12 +180,12 @@ LISTS: Final[Mapping[str, Filters]] = {
     "orders": orders_pages.FILTERS,
     "breaks": breaks_pages.FILTERS,
 }
-"""Lists that may be saved, each with its filters."""
+"""Lists that may be saved, with their filters."""
 
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 
 WORD_MAX: Final = 80
-"""Maximum length in characters of a filter that allows any text."""
+"""Maximum characters of a filter with free text."""
 
 
 async def _readable_order(view: View) -> str:
@@ -337,8 +336,7 @@ async def do_unpin(view: View, reason: str) -> str:
 
 
 def _list(view: View) -> tuple[str, dict[str, str]]:
-    """Return the page and filters of the list that the address names. Raise UsageError for a value
-    that the list does not allow."""
+    """Return page and filters of the list in the address. Raise UsageError for an invalid value."""
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")
@@ -441,8 +439,7 @@ def _kind(view: View) -> ProposalKind:
 
 
 async def _chosen(view: View) -> list[str]:
-    """Return the ticked orders. If none is ticked, return the orders that match the list's filters,
-    or none if there are no filters."""
+    """Return the ticked orders, or else those of the list's filters."""
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked

@@ -43,10 +43,10 @@ GROUPS: Final = {
     "not_paid": ("failed", "canceled", "expired", "timed_out"),
     "given_back": ("refunded", "partially_refunded", "charged_back"),
 }
-"""Groups of outcomes, as people know them."""
+"""Groups of outcomes for people."""
 
 SHOWN: Final = 15
-"""Number of orders needing a person that the page shows, newest first."""
+"""Maximum number of orders needing a person on the page, newest first."""
 
 
 async def now_document(view: View) -> Document:
@@ -120,7 +120,7 @@ _HELD: Final = ("held_back", "maybe_other_shop")
 """Findings of orders that are held."""
 
 DUE_SHOWN: Final = 10
-"""Number of open disputes whose messages are searched for a deadline, newest first."""
+"""Maximum number of open disputes that are searched for a deadline, newest first."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -192,11 +192,10 @@ FOUND: Final = 20
 """Maximum number of orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Number of orders that are suggested while a person types. They fit a small screen."""
+"""Number of orders suggested while a person types, for a small screen."""
 
 EVENTS: Final = 100
-"""Number of events, attempts and deliveries on an order's page. Older events are on further pages,
-so that the page of an order with thousands of events stays small."""
+"""Number of events, attempts and deliveries on an order's page."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
@@ -213,7 +212,7 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 async def orders_document(view: View) -> Document:
     """GET /orders?outcome=&group=&finding=&before=&after=&choose=
 
-    `group` names a group of outcomes. Orders without an attempt are sorted by reference.
+    `group` is in GROUPS. Orders without an attempt are sorted by reference.
     """
     filters = view.filters(FILTERS)
     outcome, group, finding = (filters[name] for name in ("outcome", "group", "finding"))
@@ -255,9 +254,8 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 async def find_document(view: View, text: str) -> Document:
     """POST /find?before=: orders and bank lines that match the text.
 
-    The text may be a phone number, so the page does not repeat it. The exception is the form that
-    searches further back. It appears if only part of the bank lines was searched and the text is
-    not a number.
+    The text may be a phone number, so the page does not repeat it, except any other text in the
+    form that searches further back.
     """
     found = await find_orders.find_orders(
         view.context,
@@ -286,8 +284,7 @@ async def find_document(view: View, text: str) -> Document:
 async def order_page_document(view: View) -> Document:
     """GET /orders/{order}?as_of=&before=
 
-    `before` is the number of an event. With it, the page shows earlier events instead of the
-    newest.
+    before  number of an event before which events are shown; None for the newest
     """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
@@ -371,7 +368,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence into text, cited ids, and the number of further ids left out."""
+    """Split a sentence into text, cited ids, and the number of omitted ids."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": [], "more": None}
@@ -380,13 +377,12 @@ def sentence_of(text: str) -> dict[str, Any]:
 
 
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an order's money. Each member is an amount or None.
+    """Return the parts of an order's money, each an amount or None.
 
     given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
     disputed     money in open disputes, which is not part of `held`
-    owed_back    money for which a refund must still be made; refunds in `on_its_way` are already
-                 subtracted. After a cancellation this is everything held, otherwise the surplus
-                 over the price
+    owed_back    money still to be refunded, without `on_its_way`: the surplus, or everything held
+                 after a cancellation
     on_its_way   money that pending refunds will return
     """
     totals = ledger["totals"]
@@ -484,8 +480,7 @@ async def delivery_document(view: View) -> Document:
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Return the known mistakes that explain the refusal. If the delivery cannot be tested for
-    mistakes, return the reason."""
+    """Return the known mistakes that explain the refusal, or why they cannot be tested."""
     try:
         found = await diagnose_delivery(
             view.context, view.subject, accounts=accounts(view.context.settings)

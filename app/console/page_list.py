@@ -1,5 +1,7 @@
-"""List of every page and action. A new page needs an entry here, a function and a template. Each
-file with actions defines them in ACTS, below their functions."""
+"""List of every page and action. A new page needs an entry here, a function and a template.
+
+Each file with actions defines them in ACTS, below their functions.
+"""
 
 from typing import Final
 

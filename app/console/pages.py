@@ -39,14 +39,14 @@ FOLDER: Final = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypingError:
-    """A mistake in a form on a page: a sentence about the mistake, and the text that was typed."""
+    """Mistake in a form on a page, with the typed text."""
 
     sentence: str
     typed: Mapping[str, str]
 
 
 class Pages:
-    """A console's templates, with their filters and the navigation menu."""
+    """Templates of a console, with their filters and the navigation menu."""
 
     def __init__(self, console: Console, pages: tuple[Page, ...], acts: Mapping[str, Act]) -> None:
         self._console = console
@@ -157,7 +157,7 @@ class Pages:
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Render a page outside the menu, such as a form, for a person who is signed in."""
+        """Render a page outside the menu, such as a form, for a signed-in person."""
         common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
         return self.plain(template, title=title, values={**common, **values}, status=status)
 
@@ -214,7 +214,7 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
-        """Draw the times at which each event happened and arrived, in the console's zone.
+        """Draw when each event happened and arrived, in the console's zone.
 
         first  number of the first event
         """
@@ -233,7 +233,7 @@ class Pages:
 def _settling_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw a chart of how each month's captures were settled, in whole major units."""
+    """Draw how each month's captures were settled, in whole major units."""
     own = {row["month"]: row for row in rows}
     return stacked(
         f"settling-{source}-{currency}",
@@ -254,7 +254,7 @@ def _settling_chart(
 def _fees_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw a chart of each month's fee rate over all methods, in hundredths of a percent."""
+    """Draw each month's fee rate over all methods, in hundredths of a percent."""
     gross, fee = defaultdict[str, Decimal](Decimal), defaultdict[str, Decimal](Decimal)
     for row in rows:
         gross[row["month"]] += Decimal(row["gross"]["amount"])
@@ -273,7 +273,7 @@ def _same_list(page: Page, entry: Page) -> bool:
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's address with `{}` in place of the format, to build links to all formats."""
+    """Return the page's address with `{}` in place of the format."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -286,20 +286,19 @@ def _own(view: View, page: Page) -> str:
 
 
 def as_json(document: Document) -> Response:
-    """Return the whole document as JSON."""
     text = json.dumps(document, ensure_ascii=False)
     return Response(text, media_type="application/json")
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows in memory, until all columns are known. Further rows go to disk."""
+"""Maximum bytes of CSV rows in memory, until all columns are known. Others go to disk."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Function that loads the document of the next page, or returns None after the last page."""
+"""Function that loads the document of the next page; None after the last."""
 
 
 async def no_following(document: Document) -> Document | None:
-    """Return None, because the document has only one page."""
+    """Return None: the document has only one page."""
     return None
 
 
@@ -308,8 +307,7 @@ def as_csv(
 ) -> Response:
     """Return a list as CSV: the rows of all its pages, with local times in extra columns.
 
-    Amounts are plain numbers in separate columns. `safe_cell` would mark a negative amount as text,
-    and a spreadsheet would leave it out of sums.
+    Amounts are plain numbers: `safe_cell` would mark negative ones as text.
     """
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 
@@ -317,7 +315,7 @@ def as_csv(
 async def _csv_lines(
     document: Document, rows: str, following: Following, zone: tzinfo
 ) -> AsyncIterator[str]:
-    """Yield the lines of a CSV. All rows are loaded first, because a later row may add columns."""
+    """Yield the lines of a CSV. All rows are loaded first, because later ones may add columns."""
     yield BYTE_ORDER_MARK
     columns, page = dict[str, None](), cast(Document | None, document)
     with SpooledTemporaryFile(SPOOLED_BYTES, "w+", encoding="utf-8") as kept:
@@ -335,7 +333,7 @@ async def _csv_lines(
 
 
 def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
-    """Return a file as a download, which the browser saves instead of opening it."""
+    """Return a file as a download."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
 
@@ -360,11 +358,11 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
 
 
 _TIMES: Final = frozenset({"at", "since", "until"})
-"""Names of columns with times, in addition to names that end in `_at`."""
+"""Names of columns with times, beside those that end in `_at`."""
 
 
 def _local(value: str, zone: tzinfo) -> str:
-    """Format an instant as a local date and time that spreadsheets understand."""
+    """Format an instant as local date and time for spreadsheets."""
     return f"{moment_of(parse_instant(value)).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 

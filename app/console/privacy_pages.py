@@ -5,9 +5,8 @@ people.
 2 propose  the number or address is typed again, with a reason. The erasure is carried out when
            another admin approves it
 
-Proposals are kept forever, so they have a pseudonym instead of the number, and the approving
-operator types the number again. No web address and no page holds a number either. A mark that only
-this process can make identifies what was previewed.
+Proposals are kept forever, so they have a pseudonym, and the approver types the number again. No
+web address and no page holds one either. A mark of this process identifies what was previewed.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ from app.privacy.whose import typed_as
 from reconcile.instants import HOUR, format_known
 
 KEPT_SHOWN: Final = 20
-"""Maximum number of kept items that the preview lists one by one."""
+"""Maximum number of kept items that the preview lists."""
 
 
 async def privacy_document(view: View) -> Document:
@@ -64,15 +63,15 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over the subject of an erasure. The preview's form contains it, so that
-    only an erasure that was previewed can be proposed."""
+    """Return a signature over an erasure's subject, so that only a previewed one can be
+    proposed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 async def ask_erase(view: View) -> Form:
-    """Ask whose data to erase, and then show the preview. After a mistake, ask again."""
+    """Ask whose data to erase, then show the preview."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")
@@ -120,7 +119,7 @@ def _whose(label: str) -> tuple[Field, ...]:
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
     """Return a form with a preview of the erasure.
 
-    looks  True if the form only shows the preview; False if sending the form proposes the erasure
+    looks  whether the form only previews; False if sending it proposes the erasure
     """
     try:
         found = await erase.erase(

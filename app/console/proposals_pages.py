@@ -14,7 +14,7 @@ from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """GET /proposals?before=: waiting proposals first, then past proposals, newest first."""
+    """GET /proposals?before=: waiting proposals, then past ones, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
@@ -27,12 +27,12 @@ async def proposals_document(view: View) -> Document:
 
 
 def shown_kinds(view: View) -> frozenset[str] | None:
-    """Return the kinds of proposals that the operator may see; None if they may see all kinds."""
+    """Return the kinds of proposals that the operator may see; None for all."""
     return view.console.proposals.shown_to(view.person.role)
 
 
 async def proposal_shown(view: View, identity: str) -> Proposal:
-    """Return a proposal that the operator may see. Raise NotFoundError for any other id."""
+    """Return a proposal that the operator may see. Raise NotFoundError."""
     return await view.console.proposals.one(identity, kinds=shown_kinds(view))
 
 
@@ -88,8 +88,7 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return id and proposer of the waiting proposal about this subject. Return None if there is
-    none, or if the operator may not see it."""
+    """Return id and proposer of the visible waiting proposal about this subject, or None."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
@@ -98,7 +97,7 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 
 
 def proposed(proposal: Proposal) -> ActionResult:
-    """Return the result page for an action that was proposed."""
+    """Return the result page for a proposed action."""
     return ActionResult(
         "Proposed to a second person",
         address("proposals", proposal.id),
@@ -109,11 +108,10 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Return the form of a decision on a proposal. The form is ready if the operator may decide.
+    """Return the form of a decision on a proposal, ready if the operator may decide.
 
     consequence  lines that are shown only if the form is ready
-    own          True if only the proposer may take this decision; False if everybody but the
-                 proposer may take it
+    own          whether only the proposer may decide so; False for everybody else
     second       whether the decision needs a second person
     """
     found = await proposal_shown(view, view.needed("proposal"))
@@ -146,7 +144,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve a proposal. If carrying out the proposal takes long, start a job that does it."""
+    """Approve a proposal, in a job if its act takes long."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

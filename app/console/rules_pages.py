@@ -19,7 +19,7 @@ from reconcile.periods import Calendar
 
 
 async def rules_document(view: View) -> Document:
-    """GET /rules: the current rules, the limits they set, and every setting."""
+    """GET /rules: the current rules, their limits, and every setting."""
     saved = await match_rules.current_rules(view.context)
     rules = match_rules.rules_of(saved)
     return {
@@ -48,7 +48,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 async def ask_add_rule(view: View) -> Form:
-    """Return the form for one rule, with the rule's current values."""
+    """Return the form for one rule, with its current values."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     fields = _FIELDS[kind](view, match_rules.rules_of(saved))
@@ -179,19 +179,18 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return the mark of a preview, which tells whether the preview still applies. It consists of
-    the number of the current rules and the text of the tried rules."""
+    """Return a preview's mark: the number of the current rules and the text of the tried ones."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
 
 def rules_tried(job: Job) -> str:
-    """Return the text of the rules for which a job made a preview."""
+    """Return the rules that a job previewed."""
     return job.mark.partition(" ")[2]
 
 
 def preview_of(view: View, name: str) -> Job:
-    """Return a preview. Raise NotFoundError if it is no longer stored."""
+    """Return a preview. Raise NotFoundError."""
     job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is kept no longer: try the rules again")
@@ -199,7 +198,7 @@ def preview_of(view: View, name: str) -> Job:
 
 
 async def preview_document(view: View) -> Document:
-    """GET /previews/{job}: the changes that the rules being tried would make."""
+    """GET /previews/{job}: the changes that the tried rules would make."""
     job = preview_of(view, view.subject)
     nothing: Document = {"as_of": None, "rules": [], "totals": [], "changes": [], "not_told": 0}
     result = job.result or nothing
@@ -231,8 +230,7 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and text of a rule that would match bank lines like this one. The text is the
-    line's payer, or what the bank wrote if the line has no payer."""
+    """Return key and text of a rule for bank lines like this one, by its payer or its text."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):
         raise UsageError("your role may not read what the bank wrote")
@@ -286,8 +284,7 @@ async def do_preview_rules(view: View, reason: str) -> str:
 
 
 async def _tried(view: View, rules: str) -> str:
-    """Start a job that previews rules in a process with a time limit. Return the address of the
-    preview's page."""
+    """Start a job that previews rules. Return the address of the preview's page."""
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = await view.job("preview", view.person.name, work=work, mark=mark)
@@ -324,7 +321,7 @@ async def ask_save_rules(view: View) -> Form:
 
 
 async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Save the rules, or propose to save them."""
+    """Save the rules, or propose it."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")
@@ -335,8 +332,7 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether a preview still applies. A preview no longer applies if the current rules were
-    changed after the preview was made."""
+    """Return whether the current rules are still those of a preview."""
     return job.mark == await tried_as(view, rules_tried(job))
 
 

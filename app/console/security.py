@@ -39,7 +39,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class SecurityMiddleware:
-    """ASGI middleware that carries out steps 1 to 3 in the table at the top of this module."""
+    """ASGI middleware for steps 1 to 3 of this module."""
 
     def __init__(self, application: ASGIApp, console: Console) -> None:
         self._application = application
@@ -87,8 +87,7 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter that counts the tries under each name in a period, a minute by default. At most
-    MOST names are stored; after that, the least recently used name is dropped."""
+    """Counter of tries by name in a period, a minute by default, for at most MOST names."""
 
     MOST: Final = 10_000
     MINUTE_S = 60.0
@@ -102,7 +101,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Count a try. Return False if the limit had already been reached."""
+        """Count a try. Return False beyond the limit."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -115,10 +114,9 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network that contains an address. Limits count all addresses of one network
-    together, because a network has about the size that an internet provider gives to one customer.
+    """Return an address's network, which limits count as one: a provider gives it to one customer.
 
-    An IPv4 address mapped into IPv6, as a dual-stack socket shows it, is treated as IPv4.
+    An IPv4 address mapped into IPv6 is treated as IPv4.
     """
     try:
         found = ipaddress.ip_address(address)

@@ -30,7 +30,7 @@ from app.orders.notify_shop import STATES, list_notifications, notification_docu
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Checklist items that a person may sign at any time. Others can be signed after the checks."""
+"""Items that a person may sign at any time. Others can be signed after the checks."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -49,10 +49,9 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence that says why the last try to notify the shop failed. Return None if no try
-    failed.
+    """Return why the last try to notify the shop failed, or None.
 
-    problem  code of the problem, such as `status_503`; None if there is none
+    problem  code of the problem, such as `status_503`, or None
     """
     if problem is None:
         return None
@@ -175,7 +174,7 @@ async def tokens_document(view: View) -> Document:
 
 
 def last_checks(view: View) -> Checked | None:
-    """Return the last finished checks that this console ran; None if there are none."""
+    """Return the last finished checks of this console, or None."""
     job = view.console.jobs.newest("checks")
     return None if job is None else job.result
 
@@ -230,12 +229,11 @@ async def do_redeliver(view: View, reason: str) -> str:
 
 
 MOST_AGAIN: Final = 1_000
-"""Maximum number of notifications that the page resends at once. The command has no limit."""
+"""Maximum number of notifications that the page resends at once."""
 
 
 async def _untaken(view: View) -> list[int]:
-    """Return the numbers of all notifications that have the state or the order in the form. Raise
-    UsageError if the form has neither."""
+    """Return the notifications with the form's state or order. Raise UsageError without either."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("give a state or an order, to choose the list")
@@ -272,7 +270,7 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Resend all notifications that were shown. If the list has changed since then, resend none."""
+    """Resend all shown notifications; none if the list has changed."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:

@@ -29,10 +29,10 @@ from app.receiving.source_state import SourceState, explained_states
 from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
-"""Seconds to wait for the service's answer, while the browser waits for the page."""
+"""Seconds to wait for the service's answer, while a browser waits."""
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Address at which `serve` listens by default."""
+"""Default address at which `serve` listens."""
 
 
 async def setup_document(view: View) -> Document:
@@ -60,7 +60,7 @@ async def setup_document(view: View) -> Document:
 
 
 async def _settings(context: AppContext) -> list[Check]:
-    """Return how the next start's settings differ from the running service's settings."""
+    """Return how the next start's settings differ from the running service's."""
     note, key = await noted_service(context), context.phone_key
     if note is None or key is None:
         return []
@@ -206,7 +206,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
 def _outcome(
     answer: Exchange, service: str, reference: str | None, *, nameless: str | None
 ) -> ActionResult:
-    """Return a result page that describes the service's answer to a test event.
+    """Return a result page on the service's answer to a test event.
 
     nameless  advice for an event that names no order
     """
@@ -240,8 +240,8 @@ def service_address(given: str, *, own: str) -> str:
     given  address that the operator typed
     own    the service's public address, if set
 
-    Raises UsageError unless the address is on this machine or is the public address, so that events
-    are sent nowhere else. A pattern checks the whole text, which is stricter than a URL parser.
+    Raises UsageError unless the address is the public one or on this machine. A pattern checks the
+    whole text, which is stricter than a URL parser.
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)

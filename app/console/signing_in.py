@@ -1,10 +1,9 @@
 """Signing in and out: the only routes that work without a session.
 
-Links have their token after `#`, which browsers never send. A script posts the token, or a person
-pastes it into a field. Tries are counted by name and by network, and all failures give the same
-message.
+Links have their token after `#`, which browsers never send; a script posts it, or a person pastes
+it. All failures give one message.
 
-A stranger's tries do not lock out an operator: each network has its own count for a name. A network
+Tries are counted by name and network, so that a stranger does not lock out an operator. A network
 from which the operator has signed in is exempt from the count over all networks.
 """
 
@@ -38,38 +37,39 @@ from app.core.masking import looks_like_a_phone
 from reconcile.instants import DAY, SECOND, Instant
 
 NAME_TRIES: Final = 5
-"""Maximum number of tries per minute with one name from one network."""
+"""Maximum tries per minute with one name from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""Maximum number of tries per minute with one name, from all networks where its operator has never
-signed in."""
+"""Maximum tries per minute with one name, from all networks where it has never signed in."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds in which only a network's first failure is recorded. The trail is kept forever, and
-guessing of passwords must not fill it."""
+"""Seconds in which only a network's first failure is recorded. The trail is kept forever."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
-"""Maximum length in characters of the target address that a cookie keeps during sign-in. Browsers
-allow 4,096 bytes."""
+"""Maximum characters of the target address in a cookie. Browsers allow 4,096 bytes."""
 
 BEGUN: Final = "-begun"
-"""Suffix of the cookie's name for a browser that was redirected to the company's sign-in."""
+"""Suffix of the cookie of a browser that was redirected to the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of the cookie's name for a browser on the sign-in page. A passkey's challenge is bound to
-this cookie."""
+"""Suffix of the cookie of a browser on the sign-in page, to which a passkey's challenge is
+bound."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company's sign-in. `sign-in` begins a session, `again` confirms the
-operator's identity, and `link` makes the company's account the operator's way to sign in."""
+"""Reason for a redirect to the company's sign-in.
+
+sign-in  begins a session
+again    confirms the operator's identity
+link     makes the company's account the operator's way to sign in
+"""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header of requests that a page's script makes by itself. They do not extend the session."""
+"""Header of requests by a page's script, which do not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
-    """Parse a form. Raises UsageError if it is invalid, incomplete, too long or too slow."""
+    """Parse a form. Raises UsageError for an invalid, incomplete, long or slow one."""
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_WITHIN_S):
@@ -109,7 +109,7 @@ def _network(request: Request) -> str:
 
 
 def qr_code(text: str) -> Markup:
-    """Return a QR code as SVG. It is dark on light in every theme, so that cameras can read it."""
+    """Return a QR code as SVG, dark on light in every theme for cameras."""
     import segno  # only one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -133,9 +133,8 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Store for forms that were submitted after their session had ended. A form is kept in memory
-    until the operator signs in again. Each session has at most one form, under the hash of the
-    session's cookie."""
+    """Forms of ended sessions, in memory until the operator signs in again: one for each
+    session."""
 
     MOST: Final = 200
     KEPT_S: Final = 3600.0
@@ -145,8 +144,10 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store a session's form in place of its previous form. If there are more than MOST forms,
-        drop the oldest. Passwords, possible phone numbers and the form's id are left out."""
+        """Store a session's form, without passwords, possible phone numbers and its id.
+
+        Beyond MOST forms, the oldest is dropped.
+        """
         until = self._clock() + self.KEPT_S
         typed = {
             word: text
@@ -159,18 +160,18 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a form to the operator's new session. Drop it if another operator signed in."""
+        """Move a form to the operator's new session, or drop another operator's."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
 
     def at(self, cookie: str, where: str) -> Mapping[str, str]:
-        """Return the text of the form at an address; empty if none is stored."""
+        """Return the text of the form at an address, if stored."""
         kept = self._kept.get(_hashed(cookie))
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """Drop a form. Called when it was submitted, or when its operator has signed out."""
+        """Drop a form that was submitted, or whose operator has signed out."""
         self._kept.pop(_hashed(cookie), None)
 
 
@@ -183,13 +184,13 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose that a challenge for linking the company's account states. The purpose
-    contains a hash of the session's cookie, so no other session can use the challenge."""
+    """Return the purpose of a challenge for linking the company's account, for this session
+    only."""
     return f"link {_hashed(cookie)}"
 
 
 class SigningIn:
-    """Routes for signing in and out. Also finds the operator who makes a request."""
+    """Routes for signing in and out, and finder of the operator of a request."""
 
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
@@ -199,14 +200,13 @@ class SigningIn:
         self._by_network = RateLimiter(NETWORK_TRIES)
         self._unsent = UnsentForms()
         self._signed_in: set[tuple[str, str]] = set()
-        """Name and network of everybody who proved their identity. Only operators add to it."""
+        """(name, network) of everybody who proved their identity."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return the person who is signed in; None if nobody is.
+        """Return the signed-in person, or None.
 
-        used  whether a person may have made the request; False if a script made the request by
-              itself
+        used  whether a person may have made the request; False for a script
         """
         token = self._cookie(request)
         if not token:
@@ -232,11 +232,10 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Count a try to sign in. Return False if a limit was already reached.
+        """Count a try to sign in. Return False beyond a limit.
 
-        name   the name that was typed, if any
-        known  whether a session proves the name. If so, tries from other networks cannot use up the
-               limit
+        name   the typed name, if any
+        known  whether a session proves the name, so that other networks' tries do not count
         """
         network = _network(request)
         if not self._by_network.take(network):
@@ -248,11 +247,9 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Keep a form that was submitted after its session had ended. Return whether the form was
-        kept.
+        """Keep a form of an ended session. Return whether it was kept.
 
-        The form is kept only if its cookie once belonged to a session. Otherwise strangers could
-        fill the memory.
+        Refuses cookies that never belonged to a session: strangers could fill the memory.
         """
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
@@ -276,7 +273,7 @@ class SigningIn:
         )
 
     def forget_unsent(self, request: Request) -> None:
-        """Drop the stored text of this form. Called when the form is submitted."""
+        """Drop the stored text of this form when it is submitted."""
         if self.unsent(request):
             self._unsent.drop(self._cookie(request))
 
@@ -290,7 +287,7 @@ class SigningIn:
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
         """Set the session's cookie, or the cookie of a sign-in in progress.
 
-        also  suffix of the cookie's name during a sign-in; empty for the session's cookie
+        also  suffix of the cookie's name during a sign-in; else empty
         """
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
@@ -314,9 +311,8 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return the proof of identity that the person must give for an irreversible act:
-        `password` to type the password again, `company` to sign in again at the company's provider,
-        or "" for none."""
+        """Return the proof of identity for an irreversible act: `password`, `company`, or "" for
+        none."""
         if person.way == "link":
             return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())
@@ -325,10 +321,8 @@ class SigningIn:
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Return whether an operator proved their identity for an irreversible act.
 
-        For an operator with a password, check the password again, within the limit on tries. If it
-        is right, renew the operator's session; `with_session` then adds the new cookie to the
-        answer. For an operator who signed in without a password, check whether the sign-in is
-        recent enough.
+        A right password, within the limit on tries, renews the session (see `with_session`).
+        Without a password, the sign-in must be recent.
         """
         if person.way != "password":
             return not self.proof_of(person)
@@ -348,7 +342,7 @@ class SigningIn:
         return True
 
     def with_session(self, request: Request, answer: Response) -> Response:
-        """Return the answer. If the request renewed its session, add the new cookie first."""
+        """Return the answer with the new cookie if the request renewed its session."""
         if (renewed := getattr(request.state, "renewed", None)) is not None:
             self._set_cookie(answer, renewed)
         return answer
@@ -395,8 +389,8 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
-        """Return the passkey's answer in the form; None if there is none. Raise SignInRefused if
-        the challenge is too old or belongs to another browser."""
+        """Return the passkey's answer in the form, or None. Raise SignInRefused for a bad
+        challenge."""
         if not form.get("passkey"):
             return None
         console, challenge = self._console, form.get("challenge", "")
@@ -477,8 +471,7 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether a form of this session began the sign-in. The form has already checked the
-        person's password.
+        """Return whether a form of this session, which checked the password, began the sign-in.
 
         grant  the challenge that the form made
         """
@@ -487,8 +480,8 @@ class SigningIn:
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Complete a sign-in when the browser returns from the company's provider. The address with
-        which the browser returns is accepted only once."""
+        """Complete a sign-in with the company's account. Each returning address is accepted
+        once."""
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")
@@ -553,8 +546,7 @@ class SigningIn:
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """Sign a person in through a link from the machine's owner. The demo's link works only if
-        no other machine can reach the console."""
+        """Sign a person in through a link. The demo's link works only on this machine."""
         title = "Come in by a link"
         if request.method != "POST":
             return self._link_form(title, "/enter")
@@ -570,7 +562,7 @@ class SigningIn:
             return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """Show an invitation's form, and store the password that the person chooses."""
+        """Show an invitation's form, and store the chosen password."""
         if not self._open_to("password"):
             return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":

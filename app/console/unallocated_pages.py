@@ -69,7 +69,7 @@ async def _payment(view: View) -> unallocated.Unallocated:
 def _form(
     found: unallocated.Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any
 ) -> Form:
-    """Return a form about a payment. A hidden field has the last decision on the payment."""
+    """Return a form about a payment, with its last decision in a hidden field."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
     seen = Field("replaces", "", kind="hidden", value=found.last_act or "", required=False)
     return Form(
@@ -83,10 +83,9 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return "" if the person may take the action, so that the button has the action's own label.
-    Otherwise return a label for proposing the action.
+    """Return the label of the button: "" for the action's own, or that of a proposal.
 
-    alone  whether the action needs no second person. The person's role must also permit it
+    alone  whether the action needs no second person, if the role permits it
     """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 

@@ -47,7 +47,7 @@ PRESETS: Final = (
 
 
 async def _mappings(view: View) -> dict[str, Path]:
-    """Return the available mappings by name: saved mappings and those in the mappings folder."""
+    """Return the available mappings by name: saved ones and those in the mappings folder."""
     saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
     return saved | mappings_in(view.context.settings.console.mappings)
 
@@ -134,7 +134,7 @@ async def ask_upload(view: View) -> Form:
 
 
 async def do_upload(view: View, reason: str) -> str:
-    """Store the uploaded files, and read each file in a dry run."""
+    """Store the uploaded files, and read each in a dry run."""
     if not view.files:
         raise UsageError("choose a file that is not empty")
     kind, source = _said_identity(view)
@@ -170,8 +170,7 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and the last day that the form states; None if it states neither. Raise
-    UsageError if it states only one."""
+    """Return the first and last day in the form, or None. Raise UsageError for only one."""
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")
@@ -179,8 +178,8 @@ def days_in(view: View) -> tuple[str, str] | None:
 
 
 def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
-    """Return the kind and source that the form states. Raise UsageError if the operator may not
-    import this kind, or if the source is unknown."""
+    """Return kind and source in the form. Raise UsageError for a missing permission or unknown
+    source."""
     given = view.given
     named: dict[str, imports.ImportKind] = {each: each for each in imports_pages.KINDS}
     kind = named.get(given.get("kind", ""))
@@ -202,7 +201,7 @@ def begin_reading(
 ) -> None:
     """Begin the job that recognizes a file and reads it in a dry run.
 
-    content  a mapping that a person made for this file; empty if there is none
+    content  a mapping that a person made for this file, or empty
     """
     console = view.console
     if content:
@@ -290,8 +289,10 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an upload again with the form's options. A button that states only the file's kind
-    leaves the other options, such as sheet and encoding, unchanged."""
+    """Read an upload again with the form's options.
+
+    A button that states only the file's kind leaves the other options unchanged.
+    """
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:
@@ -380,8 +381,7 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload that was imported without rejected rows, and return the import's number.
-    Return None if the upload is kept."""
+    """Drop an upload imported without rejected rows, and return its import's number, or None."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)
@@ -408,7 +408,7 @@ async def ask_import_all(view: View) -> Form:
 
 
 async def do_import_all(view: View, reason: str) -> str:
-    """Import, one after another, the files that were shown and still have no rejected row."""
+    """Import the shown files that have no rejected row, one after another."""
     shown = set(view.given.get("uploads", "").split())
     clear = [each for each in imports_pages.clear_of(view) if each.name in shown]
     for upload in clear:

@@ -6,8 +6,8 @@
            or else the oldest file of all
 4 forget   after the import, after an hour, and when the console ends
 
-The uploads' folder belongs to this process alone (0700), under TMPDIR. If a console was killed, its
-folder remains. The next console deletes every such folder that no running console has locked.
+The uploads' folder belongs to this process alone (0700), under TMPDIR. A console deletes the
+folders of killed ones, which nobody has locked.
 """
 
 import asyncio
@@ -38,45 +38,41 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Maximum size in bytes of an uploaded file: 300,000 rows. It takes twice its size while it is
-received. Larger files are imported by command, which reads them in place."""
+"""Maximum bytes of an uploaded file: 300,000 rows. Receiving it takes twice its size."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""Maximum size in bytes of a form with one file."""
+"""Maximum bytes of a form with one file."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum size in bytes up to which a form that is too long is read and discarded. If the
-connection is closed while a browser is sending, the browser does not show the answer."""
+"""Maximum bytes of a refused form that is read to its end, so that the browser shows the answer."""
 
 MOST_RECEIVED: Final = 4
-"""Number of forms that are received at a time. Further forms wait, unread."""
+"""Maximum number of forms being received. Others wait, unread."""
 
 MOST_KEPT: Final = 8
-"""Maximum number of files that are kept, and of files in one form. They take 256 MiB at most."""
+"""Maximum number of kept files, and of files in one form: 256 MiB."""
 
 READ_AT_ONCE: Final = 2
-"""Number of files read at a time, in separate processes. Only one is imported at a time."""
+"""Maximum number of files being read, in separate processes."""
 
 RECEIVED_WITHIN_S: Final = 300.0
-"""Seconds within which a form must arrive: 32 MiB at one megabit a second. A stalled sender would
-block others."""
+"""Seconds for a form to arrive: 32 MiB at one megabit a second."""
 
 TURN_WITHIN_S: Final = 20.0
-"""Seconds for which a form waits until it may be received."""
+"""Seconds for a form to wait until it is received."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which an upload is kept. It is enough to ask a colleague about a row, and short because
-files hold customers' data."""
+"""Time for which an upload, which holds customers' data, is kept."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
 MAX_NAME_BYTES: Final = 120
-"""Maximum length of a file's name in characters. Disks allow 255 bytes."""
+"""Maximum characters of a file's name. Disks allow 255 bytes."""
 
 PREFIX: Final = "tallyhook-uploads-"
 
 _LAST: Final = b"--\r\n"
-"""End of the last line of every form."""
+"""End of every form."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,19 +90,18 @@ class ReceivedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """An uploaded file, from its dry run to its import.
+    """Uploaded file, from its dry run to its import.
 
-    kind     kind of import; None until it is recognized or chosen
-    source   a statement's source; None until it is recognized or chosen; empty for other kinds
+    kind     kind of import; None until recognized or chosen
+    source   a statement's source; None until recognized or chosen; empty for other kinds
     mapping  name of the mapping; empty for the usual column names
-    preset   name of the provider's export format; empty if it is still to be recognized
-    job      job of the dry run, later job of the import
-    identity  what the content shows about the file's kind, source and format; None until the
-              content is examined
-    sheets   names of a workbook's sheets that have content
-    columns  the file's columns and first rows, after a person has begun a mapping
-    seen     result of the dry run; None before the dry run ends
-    done     result of the import; None before the import ends
+    preset   name of the provider's export format; empty until recognized
+    job      job of the dry run, later of the import
+    identity  file's kind, source and format by its content; None until examined
+    sheets   names of a workbook's sheets with content
+    columns  columns and first rows, once a person has begun a mapping
+    seen     result of the dry run, or None
+    done     result of the import, or None
     """
 
     name: str
@@ -127,12 +122,11 @@ class Upload:
 
     @property
     def changes_file(self) -> Path:
-        """Return the path of the file that lists all rows that the import would change."""
+        """Return the path of the file with all rows that the import would change."""
         return self.file.folder / "changes.csv"
 
     @property
     def busy(self) -> bool:
-        """Return whether a job is reading the file now."""
         return self.job is not None and self.job.ended is None
 
 
@@ -151,9 +145,11 @@ class Uploads:
     # --- receiving -------------------------------------------------------------------------------
 
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and its files. Raise UsageError if the form is invalid, too long
-        or too slow, or if too many forms are being received. Raise UnreachableError if the disk is
-        full."""
+        """Return a form's fields and files.
+
+        Raise UsageError for an invalid, long or slow form, or too many at a time. Raise
+        UnreachableError for a full disk.
+        """
         try:
             await self._turn(request)
             try:
@@ -187,8 +183,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and files. Read the form to its end before reporting any mistake,
-        because browsers show no earlier answer."""
+        """Return a form's fields and files, after its end: browsers show no earlier answer."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -228,7 +223,7 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Store an upload. Raise UsageError if the store is full and each upload is in use."""
+        """Store an upload. Raise UsageError if all stored ones are in use."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]
@@ -246,7 +241,7 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return this operator's upload; None if it is unknown or no longer stored."""
+        """Return this operator's upload, or None."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
@@ -277,7 +272,7 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete the folders of consoles that were killed. Such folders are not locked."""
+    """Delete the folders of killed consoles, which are not locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -290,9 +285,11 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes as they arrive. If the form is too long, read and discard up to
-    READ_ON_BYTES, and raise UsageError. Also raise UsageError at the end of a form without its
-    closing delimiter (RFC 2046, 5.1.1)."""
+    """Yield a form's bytes as they arrive. Raise UsageError for one that is too long or cut.
+
+    A form ends with its closing delimiter (RFC 2046, 5.1.1). READ_ON_BYTES limits the discarded
+    bytes.
+    """
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]
@@ -314,7 +311,7 @@ def _taken_from(
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
     """Return the fields and files of a form.
 
-    place  function that creates a folder for one file, and returns the folder's path
+    place  function that creates a folder for one file
     """
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []

@@ -1,8 +1,7 @@
 """Types of pages and actions, and the console with what they use.
 
 A page is data: an address, a permission, a function that returns a document of JSON values, and a
-template that renders the document. So the page and its `.json` have the same content, and its
-`.csv` is one list of the document.
+template. So the page and its `.json` have equal content, and its `.csv` is one list of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,31 +38,30 @@ JobKind = Literal[
 # --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Number of rows on a page of a listing. They stay under 50 KB."""
+"""Number of rows on a page of a listing, which stays under 50 KB."""
 
 CSV_PAGE: Final = 5_000
-"""Number of rows that are loaded at a time for a listing's CSV, which contains all rows."""
+"""Number of rows loaded at a time for a listing's CSV."""
 
 FORMATS: Final = ("html", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Resources that pages and actions use.
+    """Resources of pages and actions.
 
     origin       scheme and host as browsers see them
     hosts        allowed values of a request's Host header
     loopback     whether only this machine can reach the console
     cookie       name of the session cookie
-    mark_key     key that signs marks of previews; valid only in this process
+    mark_key     key that signs marks of previews, for this process
     work         runner of a job's function, usually in another process
     makes        runner like `work`, for a document that a person waits for; imports never delay it
-    reads_rules  runner like `work`, with a time limit, because a TOML parser's time may grow with
-                 the square of the text's length
-    approve      function that approves a proposal whose act takes long; its arguments are the
-                 proposal's id, the approver, the reason, and the text that the approver typed again
-    company      provider of the company's accounts; None if people sign in with a password
-    transport    replacement of the network for test events; None to use the network
+    reads_rules  runner like `work` with a time limit, because parsing TOML may take long
+    approve      function that approves a proposal whose act takes long; called with the proposal's
+                 id, the approver, the reason, and the text typed again
+    company      provider of the company's accounts; None for passwords
+    transport    replacement of the network for test events, or None
     """
 
     context: AppContext
@@ -92,7 +90,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 Filters = Mapping[str, tuple[str, ...] | None]
-"""Filters of a list, with the allowed values of each; None allows any text."""
+"""Filters of a list, with their allowed values; None for any text."""
 
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
@@ -102,9 +100,9 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """The signed-in operator of a session, with how and when they proved their identity.
+    """Signed-in operator, with how and when they proved their identity.
 
-    began_at  beginning of the session, which does not change when the cookie is renewed
+    began_at  beginning of the session, which stays when the cookie is renewed
     """
 
     name: str
@@ -124,7 +122,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A request of an operator, for a page or with a submitted form.
+    """Request of an operator, for a page or with a submitted form.
 
     subject  name of the page's subject in the address, if any
     format   html, json or csv
@@ -143,12 +141,12 @@ class View:
 
     @property
     def file(self) -> ReceivedFile | None:
-        """Return the uploaded file in the form; None if the person chose no file."""
+        """Return the uploaded file in the form, if any."""
         return next(iter(self.files), None)
 
     @property
     def cookie(self) -> str:
-        """Return the session's cookie, which is new if this request renewed the session."""
+        """Return the session's cookie, even if this request renewed it."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 
@@ -162,8 +160,7 @@ class View:
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return a copy of this view with changed address parameters. A parameter with the value
-        None is removed."""
+        """Return a copy of this view with changed address parameters; None removes one."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -172,8 +169,10 @@ class View:
     async def job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
     ) -> Job:
-        """Begin a job in the operator's name, and wait briefly for its end. Raise UsageError if the
-        job failed, or if a job with this kind and subject is still running."""
+        """Begin a job in the operator's name, and wait briefly for its end.
+
+        Raise UsageError if it failed, or if a job of this kind and subject is running.
+        """
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
         await jobs.wait(job)
@@ -182,11 +181,10 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job of any operator that is running or still valid, or else begin a job. Wait
-        briefly for its end. Raise UsageError if the job failed.
+        """Return a running or valid job of any operator, or begin one. Wait briefly for its end.
 
-        An ended job is valid for GOOD_FOR, but not after the audit trail has grown. Each import,
-        decision and run adds an audit entry, and may change the result.
+        A result is valid for GOOD_FOR, until the next audit entry. Raise UsageError if the job
+        failed.
         """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
@@ -194,32 +192,29 @@ class View:
         return job
 
     def word(self, name: str) -> str | None:
-        """Return a parameter of the address; None if it is missing or empty."""
+        """Return a parameter of the address; None if missing or empty."""
         return composed(self.request.query_params.get(name, "")) or None
 
     def needed(self, name: str) -> str:
-        """Return a parameter of the address. Raise UsageError if it is missing."""
+        """Return a parameter of the address. Raise UsageError if missing."""
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter that must have one of these values; None if it is missing. Raise
-        UsageError for any other value."""
+        """Return a parameter among these values; None if missing. Raise UsageError."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
         return next((each for each in among if each == word), None)
 
     def filters(self, known: Filters) -> dict[str, Any]:
-        """Return a list's filters by name, with None for each missing filter. Raise UsageError for
-        a value that is not allowed."""
+        """Return a list's filters by name; None for missing ones. Raise UsageError."""
         return {
             name: self.word(name) if among is None else self.choice(name, among)
             for name, among in known.items()
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter as a whole number; None if the parameter is missing. Raise UsageError
-        for any other text."""
+        """Return a parameter as a whole number; None if missing. Raise UsageError."""
         given = self.word(name)
         if given is None:
             return None
@@ -228,8 +223,7 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """Parse a parameter as a moment that a person typed; None if it is missing. Raise
-        UsageError for any other text."""
+        """Parse a parameter as a typed moment; None if missing. Raise UsageError."""
         given = self.word(name)
         if given is None:
             return None
@@ -240,7 +234,7 @@ class View:
 
 
 def stated(name: str, value: T | None) -> T:
-    """Return a parameter's value. Raise UsageError if the value is None."""
+    """Return a parameter's value. Raise UsageError for None."""
     if value is None:
         raise UsageError(f"{name}: say which")
     return value
@@ -251,25 +245,23 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the console.
+    """Page of the console.
 
-    path      address of the page. An address that ends in `/{subject}` names a subject; all other
-              pages are in the navigation menu
+    path      address of the page, perhaps with `/{subject}` at its end
     reads     permission that a role needs
     load      returns the document, or a download; raises NotFoundError, and UsageError for invalid
               parameters
-    rows      name of the document's member with the rows of the page's .csv file. The file also
-              contains the rows of all following pages. If empty, the name is that of `load` without
-              `_document`
-    following  how to load the next page: names of address parameters, by the name of the document's
-               member that has the parameter's value. The member is None on the last page
-    template  template that renders the document, which it names `doc`; if empty, the template named
-              like `load`
-    group     group in the navigation menu; empty if the page's title is at the top level
+    rows      document's member with the rows of the .csv file, on all pages; by default the name of
+              `load` without `_document`
+    following  parameter of the next page's address, by the document's member with its value; the
+               member is None on the last page
+    template  template that renders the document as `doc`; by default named like `load`
+    group     group in the navigation menu; empty for the top level
     live      whether the page reloads when something arrives
-    typed     parameters that a person types into a form; after a mistake in one of them, the form's
-              page is shown with the typed text and the error
-    form_on   page with the form for `typed`; empty if the form is on this page
+    typed     parameters that a person types into a form; after a mistake, the form's page shows
+              them
+              with the error
+    form_on   page with the form for `typed`; empty for this page
     """
 
     path: str
@@ -305,13 +297,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a form, in addition to the reason.
+    """Field of a form, beside the reason.
 
     kind     one line (or a choice), several lines, a new password, one file, several files, or a
              hidden value
     choices  (value, word) of each choice; empty for free text
     value    initial value
-    echo     whether a refused form shows the value again; False if it may be a phone number
+    echo     whether a refused form shows the value again; False for possible phone numbers
     """
 
     name: str
@@ -326,23 +318,22 @@ class Field:
 
 
 PROPOSE: Final = "Propose it"
-"""Button of a form for an act that another person must approve."""
+"""Button of a form for an act that needs another person."""
 
 
 class Form:
-    """Content of an action's form before it is submitted.
+    """Content of an action's form.
 
     back      page that led to the form
     lines     sentences about money and consequences
     ready     whether the form can be submitted
     reason    whether the form asks for a reason, with the label `why`
-    password  whether the form asks for the password again because the action is irreversible
-    preview   whether submitting the form only previews the action: the form is shown again, and
-              nothing is changed
-    button    text of the button; empty for the action's own text
-    columns, rows  table that is shown above the fields
+    password  whether the form asks for the password again for an irreversible action
+    preview   whether submitting only shows the form again with a preview
+    button    text of the button; empty for the action's own
+    columns, rows  table above the fields
     picture, secret  QR code of a secret that only this person may see, and the secret
-    passkey  passkey options in JSON; the browser's answer is sent in the field of this name
+    passkey  passkey options in JSON; the field of this name has the browser's answer
     """
 
     def __init__(
@@ -371,7 +362,7 @@ class Form:
 
 
 class ActionResult:
-    """Result of an action, which is shown once as the answer to the action's form.
+    """Result of an action, shown once.
 
     back           page that the person can go to next
     lines          sentences
@@ -394,24 +385,20 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An action, with a form at `/do/<name>`. The name is that of the function `do`, without its
-    prefix `do_`.
+    """Action, with a form at `/do/<name>`, where the function is named `do_<name>`.
 
-    permission  permission that a person's role needs; for an action that changes nothing, the
-                permission to read
-    ask         function that returns the form; it raises the same errors as a page's `load`
-    do          function that takes the action with the reason and `view.given`. It returns the
-                address of the page with the result, a result to show at once, or a download
-    button      text of the form's button. If empty, the text is the verb of the title, such as "Pin
-                it"
+    permission  permission that a person's role needs; to read, if nothing is changed
+    ask         function that returns the form; it raises the errors of a page's `load`
+    do          function that takes the action with the reason and `view.given`; returns the address
+                of the page with the result, a result to show at once, or a download
+    button      text of the form's button; by default the title's verb, such as "Pin it"
     done        sentence at the top of the page with the result
     file        whether the form has a file
-    download    whether the action only makes a file. The form then stays open and may be sent
-                again. Each time adds an entry to the audit trail
-    typed, form_on  parameters that a person types into a form, and the page with the form; see
-                    `Page`
-    kept        whether typed text is kept while an expired session is renewed; False if the text
-                may be a phone number
+    download    whether the action only makes a file. The form may be sent again, each time with an
+                audit entry
+    typed, form_on  as in `Page`
+    kept        whether typed text is kept while an expired session is renewed; False for possible
+                phone numbers
     """
 
     title: str

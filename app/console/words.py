@@ -81,7 +81,7 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Colour of each word. The word's symbol and text have the same meaning without the colour."""
+"""Colour of each word, whose text has this meaning, too."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Taken: its signature is right, and it is kept.",
@@ -253,13 +253,13 @@ PROPOSALS: Final[Mapping[str, str]] = {
 """Meaning of each state of a proposal."""
 
 BEGUN: Final = "Another operator approved it, and it was begun."
-"""Meaning of `approved` while the act is begun but not finished."""
+"""Meaning of `approved` while the act is unfinished."""
 
 OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
-"""Meaning of `approved` if the proposer must carry out the act afterwards."""
+"""Meaning of `approved` if the proposer must carry out the act."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
-"""Actions by which a proposer carries out an approved act, for kinds whose approval does not."""
+"""Actions by which a proposer carries out an approved act, by kind."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
@@ -351,28 +351,26 @@ ACTIONS: Final[Mapping[Action, str]] = {
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string of these filters, in which `changed` replaces some values. A filter
-    with the value None is removed."""
+    """Return a query string of these filters and changes; None removes a filter."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:
-    """Render a word of the vocabulary with the word's colour and symbol."""
+    """Render a word with its colour and symbol."""
     tone, words = TONES.get(word, "bad"), word.replace("_", " ")
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
 
 _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\w.,]*\d)", re.ASCII)
-"""Pattern of an amount in our own sentences."""
+"""Amount in our own sentences."""
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """Return the template filter for our own sentences.
 
-    The filter turns a command between backquotes into a link to the page that shows the command's
-    result. If there is no such page, it turns the command into code. It shows moments in the zone,
-    with UTC in their titles. It shows amounts in the locale's notation.
+    Commands between backquotes become links to their pages, or code. Moments are in the zone, with
+    UTC in their titles; amounts are in the locale.
     """
 
     def local(found: re.Match[str]) -> str:
@@ -402,7 +400,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Pattern of a command that shows one thing; each such thing has a page."""
+"""Command that shows one thing, each of which has a page."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),
@@ -418,7 +416,7 @@ _LISTS: Final = {
     "bank imports": ("/imports?kind=bank", "of the bank's files"),
     "tallyhook bank imports": ("/imports?kind=bank", "the list of the bank's files"),
 }
-"""Page address, and name of the page in a sentence, for each command that lists things."""
+"""Page's address and name for each command that lists things."""
 
 
 def _code(command: str) -> Markup:
@@ -468,23 +466,22 @@ _OPTIONS: Final = tuple(
         (r"name one as --line", "choose one of them"),
     )
 )
-"""Options of commands in messages, each with the wording that forms use instead."""
+"""Options of commands in messages, with the wording of forms."""
 
 
 def file_part(text: str) -> str:
-    """Return a reference in a form that can be part of a file's name."""
+    """Return a reference as a part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80] or "order"
 
 
 def spoken(text: str) -> str:
-    """Return an error's text as a sentence for a page. The sentence uses the names of form fields,
-    begins with a capital letter and ends with a period."""
+    """Return an error's text as a sentence for a page, with the names of form fields."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
-    """Replace the options of commands by the names of form fields, except between backquotes."""
+    """Replace the options of commands by names of form fields, except between backquotes."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -493,18 +490,16 @@ def of_forms(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return an error's text with a period at its end."""
     return text if text.endswith(".") else f"{text}."
 
 
 def major(amount: str) -> str:
-    """Format an amount in major units with the present locale's separators."""
+    """Format an amount in major units with the locale's separators."""
     return local_number(Decimal(amount))
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount with its currency. The currency has a less prominent style. Render None as a
-    dash."""
+    """Render an amount with a less prominent currency; a dash for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
@@ -539,8 +534,7 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the template filter for dates in imported files. Banks and statements state only days,
-    which are stored as midnights in the zone."""
+    """Return the filter for dates in imported files, which state only days."""
     moment = moment_in(zone)
 
     def booked(value: str) -> Markup:
@@ -559,10 +553,9 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a subject's page. If the subject's name ends like a format, add the
-    ending `.html`.
+    """Return the address of a subject's page.
 
-    form  format of the document, which becomes the address's ending; empty for the page
+    form  format of the document, as the address's ending; empty for the page
     """
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
@@ -580,7 +573,7 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Return the name of a break's cause, or of a row's bucket in the totals."""
+    """Return the name of a break's cause, or of a bucket."""
     return _named(BUCKET_WORDS, code)
 
 

@@ -88,7 +88,7 @@ class Exhibit:
 
 
 class LetterMomentDocument(TypedDict):
-    """Moment to the second, in the merchant's time zone and in UTC."""
+    """A moment to the second, in the merchant's time zone and in UTC."""
 
     at: InstantText | None
     local: str | None
