@@ -69,9 +69,9 @@ def _print_list(
     *,
     name: str,
 ) -> None:
-    """Print a list of documents as a listing.
+    """Print a list of documents.
 
-    name  member of the documents whose text is a sentence for people
+    name  member of the documents with a sentence for people
     """
     from app.finance.break_acts import finished_runs
 
@@ -144,7 +144,7 @@ def _choice(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the parameters that commands on one or several breaks share."""
+    """Declare the shared parameters of commands on breaks."""
 
 
 @breaks_group.command("assign")
@@ -241,7 +241,7 @@ def _act(
     """Act on one break, or on the breaks that --where selects.
 
     one   sentence to print after acting on one break
-    each  words that say what was done to each of several breaks
+    each  words for what was done to each of several breaks
     """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 

@@ -2,8 +2,8 @@
 
     words, prompts ──▶ settings ──checked──▶ the file ──▶ what to register ──▶ the first delivery
 
-Secrets come from a prompt, a file or standard input. On the command line, anybody who lists the
-machine's processes could read them. No secret is printed.
+Secrets come from a prompt, a file or standard input, because the list of processes shows command
+lines. No secret is printed.
 
 This module also has the commands on providers: profiles, and signatures checked without a service.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE: Final = Path("tallyhook.env")
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a file of secrets. No list of keys in PEM is larger."""
+"""Maximum bytes of a file of secrets."""
 
 MAX_WAIT_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
@@ -165,8 +165,8 @@ def _source_name(
 ) -> str:
     """Return the name of the source to write.
 
-    This is the given name, if there is one. Otherwise, if exactly one source in the file has this
-    profile, it is the name of that source. In all other cases it is the profile's name.
+    This is the given name, the name of the file's only source with this profile, or the profile's
+    name.
     """
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
@@ -199,11 +199,9 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting that states whether other shops or systems share the account.
+    """Return the setting for whether others share the account; none if nobody states it.
 
-    The value comes from the command's option. Without the option, a person at a terminal is asked.
-    Return no setting if nobody states the value. Raise UsageError if the account is shared, but no
-    setting distinguishes the shop's payments.
+    Raise UsageError if the account is shared, but no setting distinguishes the shop's payments.
     """
     from app.providers.configured import ways_to_tell_apart
 
@@ -227,8 +225,10 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Days for which an old address is accepted after its replacement: 13 months. Some providers store
-the address with each payment, and use it to report a chargeback a year later."""
+"""Days for which a replaced address is accepted: 13 months.
+
+Some providers store the address with a payment, for a chargeback a year later.
+"""
 
 
 def _address(
@@ -240,11 +240,9 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the settings that give the source a new secret address. Old addresses stay in the
-    setting, each with its expiry.
+    """Return the settings that give the source a new secret address, if needed or requested.
 
-    Return no settings unless a new address is requested, or the source needs an address as its only
-    protection and has none. Raise UsageError if a new address is requested for an unknown source.
+    Old addresses stay, each with its expiry. Raise UsageError for an unknown source.
     """
     from app.config.settings import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
@@ -298,8 +296,7 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the settings with the secret and the credentials, by variable. Read them from the
-    given files. Ask the person for values that have no file and are not configured yet."""
+    """Return the settings with the secret and the credentials, from files or by asking."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -333,10 +330,10 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the name and the value of the setting for the secrets in a text.
+    """Return the setting (name, value) for the secrets in a text.
 
-    The text has one secret on each line, newest first. A PEM key may take several lines. Instead of
-    lines, the text may be a JSON object that maps key ids to keys.
+    The text has one secret a line, newest first, PEM keys of several lines, or a JSON object of
+    keys by id.
     """
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
@@ -375,8 +372,7 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input for `-`. The content may be secret, so
-    errors never quote it."""
+    """Return the content of a file, or of standard input for `-`. Errors never quote it."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
@@ -395,12 +391,11 @@ def _read(file: Path) -> str:
 
 
 def sits_at_a_terminal() -> bool:
-    """Return whether standard input is a terminal, so that a person can be asked."""
     return sys.stdin.isatty()
 
 
 def _asked(sentence: str, name: str) -> str:
-    """Prompt for a text without echoing it. Raise UsageError if there is no terminal."""
+    """Prompt for a text without echoing it. Raise UsageError without a terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal to type it at: give --secret-file FILE, or "
@@ -411,8 +406,7 @@ def _asked(sentence: str, name: str) -> str:
 
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for settings that already have another value in the file or the
-    environment. The environment overrides the file."""
+    """Raise ConfigurationError for settings with another value in the file or environment."""
     problems = [f"{variable}: {path} has another value; change it there" for variable in differing]
     problems += [
         f"{variable}: the environment has another value, which overrides {path}"
@@ -432,7 +426,7 @@ def _of_environment() -> dict[str, str]:
 
 
 def _checked(environ: Mapping[str, str]) -> Settings:
-    """Return the settings as `serve` would load them. Raise ConfigurationError for any mistake."""
+    """Return the settings as `serve` would load them. Raise ConfigurationError."""
     from app.config.load import load_settings
     from app.golive.examine import problems_of_sources
 
@@ -488,8 +482,7 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit with 1 if the delivery is refused or has no order, or if no
-    delivery comes."""
+    """Wait for the first delivery. Exit with 1 if it is refused, has no order, or does not come."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

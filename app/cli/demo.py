@@ -60,18 +60,18 @@ AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
 PATIENCE_S: Final = 300.0
-"""Time limit in seconds for a whole run, which normally takes a few hundredths of it."""
+"""Time limit in seconds for a whole run."""
 
 ANSWER_S: Final = 30.0
-"""Time limit in seconds for one answer of a server. It is long because the machine may be busy."""
+"""Time limit in seconds for one answer. The machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""Statuses after which a call is repeated, as soon as Retry-After allows."""
+"""Statuses after which a call is repeated, after Retry-After."""
 
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds in which a Ctrl-C reaches all processes of a terminal. A server may get it first."""
+"""Seconds in which a Ctrl-C reaches all processes of a terminal."""
 
 Ready = Callable[[], Awaitable[bool]]
 """Function that returns whether something has happened."""
@@ -92,7 +92,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Result of one scenario: Tallyhook's ledger, and what really happened at the provider."""
+    """Result of one scenario: the ledger, and the provider's truth."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -100,8 +100,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger has the right outcome. If the outcome implies amounts of money,
-        also check the amounts."""
+        """Return whether the ledger has the right outcome, with amounts if the outcome implies
+        them."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -111,7 +111,7 @@ class Played:
         return all(totals.get(side) == self.truth.get(side) for side in sides)
 
     def line(self) -> str:
-        """Return the result in one line for people. `orders show` lists the ids of the evidence."""
+        """Return the result in one line for people."""
         first: str = self.ledger["explanation"][0]
         words = first.partition(" [")[0]
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
@@ -125,17 +125,14 @@ class Played:
 
 
 def order_of(scenario: Scenario) -> str:
-    """Return the reference of the demo's order for a scenario."""
     return f"DEMO-{scenario.ending}"
 
 
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
-    """Call `ready` again and again until it returns true.
+    """Call `ready` until it returns true. Raises UnreachableError after PATIENCE_S.
 
-    what   the condition in words, for the text of the error
-    watch  function that is called before each try; it may raise an error to end the wait
-
-    Raises UnreachableError after PATIENCE_S.
+    what   the condition in words, for the error
+    watch  function that is called before each try, and may raise an error to end the wait
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -159,9 +156,11 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Make a call, and repeat it after a timeout or when the server asks for that. All calls of the
-    demo are safe to repeat. Raise UnreachableError after PATIENCE_S, or at once for an error that a
-    repetition cannot change."""
+    """Make a call, repeated after a timeout or at the server's request. All calls are safe to
+    repeat.
+
+    Raise UnreachableError after PATIENCE_S, or at once for a final error.
+    """
     ends = monotonic() + PATIENCE_S
     while True:
         try:
@@ -181,8 +180,7 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register all orders and open all sessions. Return the instant at which the last session
-    expires."""
+    """Register all orders and open all sessions. Return when the last session expires."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
@@ -246,7 +244,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the outcome feed agrees with the ledgers on each order's last outcome."""
+    """Return whether the feed agrees with the ledgers on each order's last outcome."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -266,15 +264,14 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
 
 
 BACKLOG = 128
-"""Number of connections that can queue until a server of the demo has started."""
+"""Number of connections that can queue until a server has started."""
 
 STOP_S = 15.0
 """Seconds that a process has to end before it is killed."""
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Return a socket that listens on the wanted loopback port, or else on any free port. From now
-    on the port is reserved, and connections queue until a server accepts them."""
+    """Return a socket that listens on a loopback port: the wanted one, or else any."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -295,8 +292,7 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket with this number, which the parent process passed on. Raise
-    UsageError for any other number."""
+    """Return the listening socket with this number from the parent process. Raise UsageError."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -341,8 +337,7 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return this process's environment with the given settings. Leave out all other settings
-        of Tallyhook."""
+        """Return this process's environment with only the given settings of Tallyhook."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -366,7 +361,6 @@ class Child:
             raise UnreachableError(f"the {self.name} ended: {why}; the end of {self.log}:\n{tail}")
 
     async def ended(self) -> None:
-        """Wait until the process has ended."""
         assert self._process is not None
         await self._process.wait()
 
@@ -374,12 +368,14 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Secret known to both sides of the demo; not to be used elsewhere."""
+"""Secret of both sides of the demo; not to be used elsewhere."""
 
 
 class ShopSeen:
-    """Endpoint of the demo's shop, with the notifications that it received. `refused` counts
-    notifications with a wrong signature."""
+    """Endpoint of the demo's shop, with its notifications.
+
+    refused  number of notifications with a wrong signature
+    """
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -401,7 +397,7 @@ class ShopSeen:
         return Response(status_code=204)
 
     async def knows(self, played: Sequence[Played]) -> bool:
-        """Return whether the last notification of each order agrees with the order's ledger."""
+        """Return whether each order's last notification agrees with its ledger."""
         ledgers = [each.ledger for each in played]
         return all(
             self._last.get(ledger["order"], {}).get(word) == ledger[word]
@@ -411,7 +407,7 @@ class ShopSeen:
 
 
 class _ShopServer(uvicorn.Server):
-    """Server without signal handling, because the demo handles signals."""
+    """Server that leaves signals to the demo."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -435,13 +431,13 @@ async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[No
 FOLDER: Final = Path("var/demo")
 
 UNIT_S: Final = 0.25
-"""Duration of a scenario's unit in seconds. A session lives 20 units, so a run takes 8 s."""
+"""Duration of a scenario's unit in seconds. A session lives 20 units."""
 
 HOST: Final = "127.0.0.1"
 
 
 async def play(*, once: bool) -> int:
-    """Play all scenarios. Return 0 if every scenario ended as expected, and 1 otherwise."""
+    """Play all scenarios. Return 0 if every one ended as expected, else 1."""
     _take_folder()
     interruption = _Interruption()
     began = monotonic()
@@ -462,9 +458,10 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels the playing task and stores
-    the signal. The signal may also end a server before the task. The stored signal then explains
-    why the server has ended."""
+    """Handler of Ctrl-C and SIGTERM while the demo plays: cancels the task and stores the signal.
+
+    The signal may end a server first, which the stored signal then explains.
+    """
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -479,11 +476,7 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code.
-
-        The work may fail because of a signal. If a signal arrived before the failure, or within
-        SAME_MOMENT_S after it, return the exit code for that signal. Otherwise raise the error.
-        """
+        """Run the work and return its exit code, or that of a signal at the time of its failure."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
@@ -568,8 +561,7 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Wait for Ctrl-C or SIGTERM, which now end the demo normally. Raise UnreachableError if a
-    server ends unexpectedly."""
+    """Wait for Ctrl-C or SIGTERM. Raise UnreachableError if a server ends before."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -206,8 +206,7 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def refuse_existing(path: Path, *, binary: bool = False) -> None:
-    """Raise UsageError if the file exists, if its folder does not exist, or if binary content would
-    be written to a terminal."""
+    """Raise UsageError for an existing file, a missing folder, or binary content on a terminal."""
     if path == printing.STANDARD:
         return printing.check_output(path, binary=binary, what="a bundle")
     if path.exists() or path.is_symlink():
@@ -217,8 +216,7 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write content to standard output, or to a new file that only its owner can read. The content
-    may include personal data."""
+    """Write content to standard output, or to a new file that only its owner can read."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

@@ -1,5 +1,4 @@
-"""Commands on the go-live checklist, and on deployment files: check the installation, print the
-checklist, sign items that only a person can state, and print or write the files."""
+"""Commands on the go-live checklist, and on deployment files."""
 
 from __future__ import annotations
 

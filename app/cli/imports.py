@@ -36,10 +36,10 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Maximum number of unread columns that a sentence lists. JSON lists all of them."""
+"""Maximum number of unread columns in a sentence. JSON lists all."""
 
 CHANGES_SHOWN = 20
-"""Maximum number of changed rows that are printed. --changes writes all of them to a file."""
+"""Maximum number of changed rows that are printed."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
 """Members of a coverage line in an import's document."""
@@ -159,10 +159,9 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Return a list of names as text. If there are many, the text has only the names at the
-    beginning, and the number of the others.
+    """Return the first names as text, with the number of the others.
 
-    of  total number of names; None if `names` has all of them
+    of  total number of names; None if `names` has all
     """
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
@@ -243,8 +242,7 @@ def _options(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the options that all import commands share. Their names are those of
-    `ImportRequest`'s fields."""
+    """Declare the shared options of import commands, named like `ImportRequest`'s fields."""
 
 
 def request_of(
@@ -335,8 +333,7 @@ Earlier imports of the same lines count again. Above the limit the undo becomes 
 
 
 def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: str) -> None:
-    """Add the commands that every kind of import has: `imports` lists the imports, and `withdraw`
-    undoes one.
+    """Add the commands `imports` and `withdraw` of one kind of import.
 
     files, one  words for the imports and for one import: `order books`, `an order book`
     """
@@ -488,8 +485,10 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify a file and import it. Raise UsageError if a person must state its kind or source. A
-    guess could import a line under two sources, and the line would count twice."""
+    """Identify a file and import it. Raise UsageError if a person must state its kind or source.
+
+    A wrong source would import its lines twice.
+    """
     from app.finance.imports import identify, import_kind
 
     known = sorted(context.settings.sources)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from reconcile.money import Money
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Address where `serve` listens by default."""
+"""Default address at which `serve` listens."""
 
 DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300
-"""Maximum length in characters of the part of an answer that is shown."""
+"""Maximum characters shown of an answer."""
 
 
 ToOption = Annotated[
@@ -50,15 +50,13 @@ async def sending() -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def stays_here(to: str) -> bool:
-    """Return whether requests to an address stay on this machine."""
     from app.core.hosts import is_loopback
 
     return is_loopback(urlsplit(to).hostname or "")
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address. Also raise it for an address on another machine,
-    unless `yes` is set."""
+    """Raise UsageError for an invalid address, or without `yes` for one on another machine."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -69,8 +67,8 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print an answer in one line. Raise UnreachableError if no answer came, and exit with code 1
-    if the answer is a refusal."""
+    """Print an answer in one line. Raise UnreachableError without one; exit with 1 for a
+    refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
@@ -167,9 +165,10 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings, and the source whose secret signs the made-up events. Raise UsageError
-    if the environment is live. Also raise UsageError unless exactly one source belongs to the
-    provider or has the given name."""
+    """Return the settings, and the source that signs made-up events.
+
+    Raise UsageError if the environment is live, or if not exactly one source fits.
+    """
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
 
@@ -336,7 +335,7 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file to append to, for its owner only. Raise UsageError if that fails."""
+    """Open a file to append to, for its owner only. Raise UsageError."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

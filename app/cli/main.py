@@ -70,13 +70,13 @@ SECTIONS: Final = {
 """Sections of `tallyhook --help`: commands that one person uses together, in order of use."""
 
 _WHOLE: Final = 1_000
-"""Maximum length of a command's first sentence in a list. No sentence is longer, so none is cut."""
+"""Maximum characters of a command's first sentence in a list."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 
 
 class Commands(TyperGroup):
-    """A command group that lists each command with its first sentence in full."""
+    """Command group that lists each command with its whole first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands, in sections if there are many."""
@@ -88,7 +88,7 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. Report an invalid value in our own words instead of the library's."""
+        """Run a command. Report an invalid value in our own words."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -182,7 +182,7 @@ for name, group in GROUPS.items():
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command and return its exit code. Errors are printed as sentences."""
+    """Run one command and return its exit code. Print errors as sentences."""
     printing.show_what_lacks()
     try:
         code = _typed(words)
@@ -217,9 +217,10 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with only the command or group that the first word names. It is used
-    because building the whole application takes longer than most commands run. If the word names no
-    command or group, return the whole application."""
+    """Return an application with only the first word's command or group, or else the whole one.
+
+    Building the whole application takes longer than most commands.
+    """
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -233,8 +234,7 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run the command with this command line, and return its exit code. Typer reports bad
-    arguments.
+    """Run a command line and return its exit code.
 
     words  the command's name and its arguments
     """
@@ -261,8 +261,11 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code. Leave out the error's own message, which
-    may quote a phone number or a secret: a database error quotes every value of its statement."""
+    """Report an internal error and return the exit code.
+
+    Leaves out its message: a database error quotes every value of its statement, even phone
+    numbers.
+    """
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)

@@ -392,7 +392,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Return a notice for people about a proposal that a command made instead of acting at once."""
+    """Return a notice on a proposal that a command made instead of acting."""
     from reconcile.instants import format_instant
 
     return (

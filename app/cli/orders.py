@@ -31,8 +31,7 @@ def print_ledger(
 ) -> None:
     """Print the plain answer and next steps, then reasons, events, money and records.
 
-    The plain answer may be read to a customer, so its times are in the merchant's zone. All other
-    times are in UTC.
+    The plain answer may be read to a customer, so its times are local. All others are in UTC.
 
     records  records of the merchant's side, as JSON values
     """
@@ -98,7 +97,7 @@ def print_ledger(
 async def _refused(
     context: AppContext, ledger: Mapping[str, Any], as_of: Instant | None
 ) -> list[str]:
-    """Return the ids of refused deliveries that name the order or one of its payments."""
+    """Return the refused deliveries that name the order or one of its payments."""
     from app.orders.delivery_log import refused_that_may_be_of
 
     names = {ledger["order"], *(attempt["reference"] for attempt in ledger["attempts"])}
@@ -437,8 +436,8 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""Exit codes of a checkout. 0: the customer can pay. 1: nothing is due, the amount paid is in
-doubt, the session has expired, or the service refuses. 4: the service cannot be reached."""
+"""Exit codes of a checkout: 0 the customer can pay, 4 the service cannot be reached, 1
+otherwise."""
 
 
 @checkout_group.callback()

@@ -1,5 +1,8 @@
-"""Tables in Markdown pages that are generated from the program. `python -m app.cli.page_tables`
-writes them, and the digest of this release's verifier. Tests check that all are up to date."""
+"""Tables in Markdown pages that are generated from the program.
+
+`python -m app.cli.page_tables` writes them, and the digest of this release's verifier. Tests check
+that all are up to date.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -46,8 +49,10 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return a page in which a table or list is replaced. The old table begins with the first line
-    of `table` and ends at an empty line. Raise ValueError if the page has no such line."""
+    """Return a page with a table replaced. Raise ValueError if the page lacks it.
+
+    The old table begins with the first line of `table` and ends at an empty line.
+    """
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])
     end = next((n for n in range(begin, len(lines)) if not lines[n]), len(lines))

@@ -41,13 +41,12 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 instant, or a day, which means its start in the merchant's zone. Return
-    None for None. Raise UsageError for any other text."""
+    """Parse an RFC 3339 instant, or a day for its start; None for None. Raise UsageError."""
     return None if text is None else _ends(text, option)[0]
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """Return the start and the end of a day. For an instant, return the instant twice."""
+    """Return the start and the end of a day, or an instant twice."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -59,20 +58,18 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the exclusive end of a span, which is an instant or a day. A day means its end, because
-    the span includes that day. Return None for None. Raise UsageError for any other text."""
+    """Parse the exclusive end of a span: an instant, or a day for its end. Raise UsageError."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Parse a deadline: an instant, or a day, which means its last second. Return None for None.
-    Raise UsageError for any other text."""
+    """Parse a deadline: an instant, or a day for its last second. Raise UsageError."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
 
 def merchant_zone() -> tzinfo:
-    """Return the merchant's time zone from the settings, or UTC if it is not set."""
+    """Return the merchant's time zone, or UTC."""
     from app.config.load import load_settings
     from app.core.zones import zone_named
 
@@ -89,7 +86,7 @@ def local_sentence(
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a row for people, with the named instant in the zone's local time."""
+    """Return a row for people, with the named instant in local time."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -123,8 +120,10 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a writer for an output file, which appears only when complete. Only its owner can read
-    it, because it contains orders, money and payers. Raise UsageError if it cannot be written."""
+    """Yield a writer for a file that appears only when complete, for its owner only.
+
+    Raise UsageError if it cannot be written.
+    """
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -138,7 +137,7 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 MAX_NUMBER = 2**63 - 1
-"""Greatest number of a run, an audit entry or a leaf that the database can store."""
+"""Maximum number that the database can store."""
 
 
 class Format(StrEnum):
@@ -164,16 +163,15 @@ def _in_utf_8() -> None:
 
 
 def print_file(text: str) -> None:
-    """Print the content of a file as UTF-8, whatever encoding the terminal has."""
+    """Print a file's content as UTF-8, whatever encoding the terminal has."""
     _in_utf_8()
     print(text, end="" if text.endswith("\n") else "\n")
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Switch standard output to UTF-8 if the format is for programs. For the format csv_excel, also
-    print a byte order mark, so that a spreadsheet recognizes UTF-8.
+    """Switch standard output to UTF-8 for programs. Return the format of the rows.
 
-    Returns the format of the rows, which is csv for csv_excel.
+    For csv_excel, whose rows are csv, print a byte order mark.
     """
     if form not in (None, Format.table):
         _in_utf_8()
@@ -200,7 +198,7 @@ DocumentOption = Annotated[
         help="Output format: table to read; json, or jsonl on one line, for programs.",
     ),
 ]
-"""Option for the format of a single document. Other listings have rows."""
+"""Option for the format of a single document."""
 JsonOption = Annotated[
     Literal[Format.json, Format.jsonl],
     typer.Option("--format", callback=_encoded, help="Output format: json, or jsonl on one line."),
@@ -211,8 +209,7 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's parameter `**options` by the parameters of
-    another function.
+    """Return a decorator that replaces a command's `**options` by another function's parameters.
 
     options  function with the parameters
     without  names of parameters to leave out
@@ -264,29 +261,28 @@ def emit_up_to(
 
 
 ROWS_OF_DOCUMENT: Final = 50
-"""Maximum number of rows that people see of one part of a document, such as an order's events."""
+"""Maximum number of rows shown of one part of a document, such as an order's events."""
 
 
 def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """Print the newest rows of a part of a document as a table, and the number of earlier rows."""
+    """Print the newest rows of a part of a document, and the number of earlier ones."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
         print(f"{len(rows) - ROWS_OF_DOCUMENT:,} before these: --format json lists all.\n")
 
 
 def these(rows: Sequence[Any]) -> str:
-    """Return words for the listed rows, to be used in a sentence: `this one`, or `these` with the
-    number of rows."""
+    """Return `this one`, or `these` with the number of rows."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document. In the format jsonl, print it on one line."""
+    """Print one JSON document, on one line for jsonl."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
 def printed(value: Mapping[str, Any], form: Format) -> bool:
-    """Print a document unless the format is a table. Return whether the document was printed."""
+    """Print a document unless the format is a table. Return whether it was printed."""
     if form is not Format.table:
         document(value, form)
     return form is not Format.table
@@ -371,13 +367,13 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Line width for an unknown terminal, in characters. Sentences wrap at it; ids never do."""
+"""Line width in characters for an unknown terminal. Ids never wrap."""
 
 _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print rows for terminals in which ids would wrap. Each field of a row has its own line."""
+    """Print rows with a line for each field, for terminals in which ids would wrap."""
     widest = max(map(len, columns))
     for row in rows:
         print()
@@ -430,8 +426,10 @@ def measure(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts, the second without a total. Yield the functions
-    `show(done, total)` and `advance(count)`."""
+    """Show a progress bar for work in two parts, the second without a total.
+
+    Yields the functions `show(done, total)` and `advance(count)`.
+    """
     with _bar() as bar:
         show = _shown_as(bar, label)
         if bar is None:
@@ -467,7 +465,7 @@ def _bar() -> Iterator[Any]:
 
 
 FLAT: Final = frozenset((Format.table, Format.csv, Format.csv_excel))
-"""Formats in which each row has one cell for each column."""
+"""Formats with one cell for each column of a row."""
 
 Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 
@@ -475,18 +473,18 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield rows for printing. In a table, the sentences give times in the zone."""
+    """Yield rows for printing. In a table, times in sentences are in the zone."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
 
 
 TABLE_MAX = 1_000
-"""Maximum number of rows in a table. It is laid out in memory, and nobody reads more."""
+"""Maximum number of rows in a table, which is laid out in memory."""
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
-    """Print one JSON document. The document's last member is a list of any length.
+    """Print one JSON document whose last member is a list of any length.
 
     head  the members before the list
     name  the name of the list's member
@@ -506,7 +504,7 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """Print a listing. Return how many rows were left out, which happens only in tables."""
+    """Print a list. Return how many rows were left out, which happens only in tables."""
     if form is Format.json:
         await _print_array(items)
         return 0

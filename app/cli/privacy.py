@@ -163,7 +163,7 @@ def restore(
 
 
 def _tell_owner(database: Path | None) -> None:
-    """Print a note if the restored files belong to another user than the database's folder does."""
+    """Print a note if the restored files have another owner than the database's folder."""
     if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
         return
     folder = database.absolute().parent
@@ -177,12 +177,9 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return the losses that a person accepts in a restore. The first value is set if the restore
-    may do without the erasure journal. The second value is the reason for accepting a gap, or None
-    if no gap is accepted.
+    """Return the losses that a person accepts: a missing journal, and the reason for a gap.
 
-    If a person gives both options, the same reason applies to both. Raise UsageError for an option
-    without a reason, or a reason without an option.
+    Raise UsageError for an option without a reason, or a reason without an option.
     """
     from app.privacy.replay_erasures import Without
 
@@ -193,8 +190,8 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap, or None if no gap is accepted. Raise UsageError for
-    the option without a reason, or a reason without the option."""
+    """Return the reason for accepting a gap, or None. Raise UsageError for only option or
+    reason."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None

@@ -23,7 +23,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a run's totals and ties. Then print the run's breaks, each as soon as it is loaded."""
+    """Print a run's totals and ties, then its breaks as they are loaded."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
@@ -152,7 +152,7 @@ def run(
 
 
 MOST_PROCESSES: Final = 2
-"""Default for the maximum number of matching processes. Each takes about 100 MiB."""
+"""Default maximum of matching processes, each of about 100 MiB."""
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
@@ -180,7 +180,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 def _interrupted(number: int | None = None) -> str:
     """Return what an interrupted run has left behind, and how to continue.
 
-    number  number of the run if it was stored; None if it was not
+    number  number of the run; None if it was not stored
     """
     if number is not None:
         return (

@@ -1,5 +1,4 @@
-"""Commands on periods: reports and journals, closing and verifying months, and the schedule, which
-makes reports and reconciliations at set times."""
+"""Commands on periods: reports and journals, closing and verifying months, and the schedule."""
 
 from __future__ import annotations
 
@@ -25,8 +24,6 @@ report_group = typer.Typer(help="Reports of a period's orders and money.", no_ar
 
 
 class PeriodFormat(StrEnum):
-    """Format of a report."""
-
     table = "table"
     json = "json"
     csv = "csv"

@@ -43,8 +43,7 @@ def with_context(
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with the context.
 
-    If an operator's token was given, the call acts in that operator's name. If accepted deliveries
-    are unread, a note is printed.
+    Acts in the name of a given token's owner. Prints a note if accepted deliveries are unread.
 
     loaded  the settings, if the command has already loaded them
     """
@@ -95,14 +94,12 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the number of processes to start. If nobody chose a number, start one process for each
-    core, but not more than `most`."""
+    """Return the number of processes: the chosen one, or one for each core up to `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable with an operator's own token. There is no option for the token itself,
-because other users of the machine could read it in the process list."""
+"""Environment variable with an operator's own token. The list of processes would show an option."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 """File given with `tallyhook --token-file`."""
@@ -111,8 +108,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token from --token-file, or else from the environment; None if there is
-    none. Raise UsageError if the file cannot be read."""
+    """Return the operator's token from --token-file or the environment, or None. Raise
+    UsageError."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

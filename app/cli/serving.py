@@ -36,8 +36,10 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raise UsageError for an option on the command line that has no effect without --play. A token
-    in the environment is allowed, because another command may need it."""
+    """Raise UsageError for an option that has no effect without --play.
+
+    A token in the environment is allowed, because another command may need it.
+    """
 
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)
@@ -59,7 +61,7 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play a scenario. Exit with code 1 if a result differs from the scenario's expectation."""
+    """Play a scenario. Exit with 1 if a result differs from its expectation."""
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script
@@ -242,8 +244,7 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """If a child of `serve` ends with an error, log the error as a JSON line. Parent and child
-    write to the same log."""
+    """Log an error of a child of `serve` as a JSON line, in the parent's log."""
     try:
         yield
     except TallyhookError as error:
@@ -256,7 +257,7 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Return host and port, and the inherited socket at that address if there is one."""
+    """Return host and port, and the inherited socket there, or None."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:
