@@ -40,8 +40,8 @@ BACK: Final = "/sign-in/company/back"
 """Console path to which the provider redirects the browser after a sign-in."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms accepted for ID tokens. None uses a shared secret, as which an attacker
-could use the public key."""
+"""Signature algorithms accepted for ID tokens. None uses a shared secret: an attacker could use the
+public key as that secret."""
 
 LIMIT_S: Final = 10.0
 """Limit of one request to the provider."""

@@ -153,7 +153,7 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return when the proposer's time to carry out the approved act ends; None without such a
+        """Return when the proposer's time for the approved act ends; None if there is no such
         time."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
@@ -560,8 +560,8 @@ async def _two_persons(
 ) -> None:
     """Raise UsageError if the two operators may be one person.
 
-    They may be if one invited the other within a proposal's lifetime, even through others, or if
-    only one of them uses the company's account.
+    This is possible if one invited the other within a proposal's lifetime, directly or through
+    others. It is also possible if only one of them uses the company's account.
     """
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)

@@ -1,6 +1,6 @@
 """Rows of credentials, invitations, sessions and used forms. Leaves out their rules.
 
-Secrets are stored as hashes, except those from which one-time codes are computed.
+Secrets are stored as hashes. Secrets of one-time codes are stored as they are.
 """
 
 from collections.abc import Collection
@@ -195,7 +195,7 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
 async def add_link(
     connection: AsyncConnection, link: SignInLink, *, token: str, now: Instant
 ) -> None:
-    """Insert a link, in place of earlier ones of the same person and kind."""
+    """Insert a link. Delete the person's earlier links of this kind."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
         {"name": link.name, "kind": link.kind},

@@ -97,8 +97,7 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Prove that the log with `new` leaves extends that with `old`, as `tallyhook log
-        consistency`."""
+        """Prove that a later log extends an earlier log, like `tallyhook log consistency`."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Give two sizes of checkpoints, such as 100 and 200.")

@@ -271,7 +271,7 @@ STOP_S = 15.0
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Return a socket that listens on a loopback port: the wanted one, or else any."""
+    """Return a socket that listens on the wanted loopback port, or on any free port."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -476,7 +476,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code, or that of a signal at the time of its failure."""
+        """Run the work and return its exit code. If it failed because of a signal, return the
+        signal's code."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

@@ -217,7 +217,7 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with only the first word's command or group, or else the whole one.
+    """Return an application with the command or group that the first word names, or with all.
 
     Building the whole application takes longer than most commands.
     """

@@ -319,7 +319,7 @@ def _list(view: View) -> str:
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Return the breaks of the form's condition, or else the ticked ones."""
+    """Return the breaks that match the form's condition. Without one, return the ticked breaks."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)

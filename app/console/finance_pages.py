@@ -241,7 +241,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """Return rows for the conditions for closing: one if met, else one for each reason against.
+    """Return rows for the conditions of closing. An unmet condition has a row for each reason.
 
     may_judge  whether the operator may judge refused deliveries again
     """

@@ -439,7 +439,7 @@ def _kind(view: View) -> ProposalKind:
 
 
 async def _chosen(view: View) -> list[str]:
-    """Return the ticked orders, or else those of the list's filters."""
+    """Return the ticked orders. Without any, return the orders that match the list's filters."""
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked

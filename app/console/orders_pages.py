@@ -254,8 +254,8 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 async def find_document(view: View, text: str) -> Document:
     """POST /find?before=: orders and bank lines that match the text.
 
-    The text may be a phone number, so the page does not repeat it, except any other text in the
-    form that searches further back.
+    The text may be a phone number, so the page does not repeat it. Other text is in the form that
+    searches further back.
     """
     found = await find_orders.find_orders(
         view.context,

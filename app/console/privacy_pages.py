@@ -63,8 +63,7 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over an erasure's subject, so that only a previewed one can be
-    proposed."""
+    """Return a signature over an erasure's subject, by which a proposal proves its preview."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

@@ -179,7 +179,7 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return a preview's mark: the number of the current rules and the text of the tried ones."""
+    """Return a preview's mark: the number of the current rules, and the text of the tried rules."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 

@@ -114,7 +114,7 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return an address's network, which limits count as one: a provider gives it to one customer.
+    """Return an address's network. Limits count it as one client.
 
     An IPv4 address mapped into IPv6 is treated as IPv4.
     """

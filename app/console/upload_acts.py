@@ -47,7 +47,7 @@ PRESETS: Final = (
 
 
 async def _mappings(view: View) -> dict[str, Path]:
-    """Return the available mappings by name: saved ones and those in the mappings folder."""
+    """Return the saved mappings and the mappings in the folder, by name."""
     saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
     return saved | mappings_in(view.context.settings.console.mappings)
 

@@ -183,8 +183,8 @@ class View:
     ) -> Job:
         """Return a running or valid job of any operator, or begin one. Wait briefly for its end.
 
-        A result is valid for GOOD_FOR, until the next audit entry. Raise UsageError if the job
-        failed.
+        A result is valid until GOOD_FOR has passed or the audit trail has grown. Raise UsageError
+        if the job failed.
         """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
@@ -251,16 +251,15 @@ class Page:
     reads     permission that a role needs
     load      returns the document, or a download; raises NotFoundError, and UsageError for invalid
               parameters
-    rows      document's member with the rows of the .csv file, on all pages; by default the name of
-              `load` without `_document`
-    following  parameter of the next page's address, by the document's member with its value; the
-               member is None on the last page
+    rows      name of the document's list for the .csv file; by default the name of `load` without
+              `_document`
+    following  how to address the next page: document's member with a value, and name of the
+               parameter that takes the value. The member is None on the last page
     template  template that renders the document as `doc`; by default named like `load`
     group     group in the navigation menu; empty for the top level
     live      whether the page reloads when something arrives
     typed     parameters that a person types into a form; after a mistake, the form's page shows
-              them
-              with the error
+              them with the error
     form_on   page with the form for `typed`; empty for this page
     """
 

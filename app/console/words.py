@@ -400,7 +400,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Command that shows one thing, each of which has a page."""
+"""Command that shows one thing. Each such thing has a page."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),

@@ -132,7 +132,7 @@ HARMLESS: Final = frozenset(
         "webhook-timestamp",
     }
 )
-"""Headers whose values a redacted bundle shows: those of HTTP itself and of Standard Webhooks."""
+"""Headers of HTTP and of Standard Webhooks, whose values a redacted bundle shows."""
 
 
 # --- deliveries ----------------------------------------------------------------------------------
@@ -325,7 +325,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the manifest to sign, with the digest of every file, even of those left out."""
+    """Return the manifest to sign, with the digest of every file. It includes files that are left
+    out."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {

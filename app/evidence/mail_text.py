@@ -20,7 +20,7 @@ _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Return whether a file begins with a mail's fields: a sender's and a mail program's."""
+    """Return whether a file begins like a mail, with a sender and a mail program's field."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())

@@ -4,8 +4,8 @@ for a bundle: an order's leaves with their proofs, and the salts that open them.
 A proof holds the leaf's document. Anyone can compute the leaf's hash, climb to the head with the
 sibling hashes of the path (RFC 9162, 2.1.3.2) and compare it with a signed checkpoint.
 
-A bundle has the leaves of its content and of later readings, and all earlier leaves of the order,
-so that a missing leaf is noticed.
+A bundle has the leaves of its content and of later readings. It also has all earlier leaves of the
+order, so that a missing leaf is noticed.
 """
 
 import json
@@ -233,9 +233,9 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Return, as JSON, the proof that the log with `new` leaves extends that with `old`.
+    """Return, as JSON, the proof that the log with `new` leaves extends the log with `old` leaves.
 
-    Raise NotFoundError without a checkpoint of one size, and UsageError unless 0 < old <= new.
+    Raise NotFoundError if a size has no checkpoint, and UsageError unless 0 < old <= new.
     """
     if not 0 < old <= new:
         raise UsageError("give the sizes of two checkpoints, the smaller one first")
@@ -305,8 +305,7 @@ class SealedParts:
     endorsements for each key, its endorsement by the previous key, in hex, or None
     order       pseudonym of the order in leaves; None if no known leaf names it
     parts       by leaf name, the commitments and salts of the sealed parts; for a delivery, those
-                of
-                its last leaf
+                of its last leaf
     said        by leaf name, the values of the parts of records, revisions and audit entries
     tree        the order in the newest tree of all orders; None if there is no tree yet
     """
@@ -396,8 +395,8 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs lead to the first cosigned checkpoint that covers everything sealed about the order,
-    or else to the first one.
+    The proofs lead to a checkpoint that covers everything sealed about the order. This is the first
+    cosigned checkpoint, or the first of all if none is cosigned.
 
     others  ids of the other subjects
     """
@@ -466,8 +465,9 @@ async def _in_tree(
 ) -> InTree | None:
     """Return the order's place in a tree of all orders; None if no suitable tree counts it.
 
-    An order of the instant's day (UTC) uses the newest tree before the instant. An older order
-    needs a tree of that day that counts it, or else the first later one.
+    If the order began on the day of the instant (UTC), this is the newest tree before the instant.
+    For an older order, the tree must be made on that day and count the order; otherwise it is the
+    first later tree that does.
     """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]

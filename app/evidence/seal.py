@@ -359,7 +359,7 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new key that signs from now on, endorsed by the old one, whose file is kept.
+    """Make a new key that signs from now on. The old key endorses it, and its file is kept.
 
     An interrupted rotation can be repeated. Raise ConfigurationError if nothing is signed yet or
     files cannot be written, and UsageError for a missing permission.
@@ -431,8 +431,7 @@ def endorsed_chain(
 
     keys          all keys, oldest first
     endorsements  for each key, in hex: one signature for each origin of the log at the time; None
-                  or
-                  any other text if it was not endorsed
+                  or any other text if it was not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
@@ -500,8 +499,8 @@ class _Growing:
 async def seal_orders_if_due(context: AppContext) -> bool:
     """Make the day's tree of all orders if it is due. Return whether it was made.
 
-    A tree is due if the last one, or the log's beginning, is of an earlier day. Sealers may run
-    concurrently.
+    A tree is due if the last tree was made on an earlier day. The first tree is due on the day
+    after the log began. Sealers may run concurrently.
     """
     now = context.clock.now()
     async with context.database.reading() as connection:

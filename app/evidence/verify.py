@@ -397,7 +397,7 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what is unproven about bodies: those left out, and those whose reading is unsealed."""
+    """Return sentences on bodies that are left out, or whose reading is not sealed."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"

@@ -133,7 +133,7 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. Equal names are refused, so that no sealed part can hide a forged one."""
+    """Parts by name. Equal names are refused, because a sealed part could hide a forged part."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:

@@ -572,7 +572,7 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 def _checkpoint(bundle: verify.Bundle) -> Found:
     """Check the checkpoint's signature by the manifest's key, or by an earlier endorsed key.
 
-    Without endorsements, a bundle could state any key as an earlier one.
+    Without endorsements, a bundle could state any key as an earlier key.
     """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
@@ -691,7 +691,7 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return the log's keys from which endorsements lead to the bundle's key, the last one."""
+    """Return the log's keys that are linked by endorsements, ending with the bundle's key."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

@@ -30,7 +30,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Forms of which a value must have one."""
+    """Alternative forms of a value."""
 
 
 def instant(said: Any) -> bool:

@@ -52,7 +52,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members of the leaf itself, or not compared with its row directly."""
+"""Members that are not compared with the leaf's row."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 

@@ -255,7 +255,7 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds for a witness's answer. All TRIES together take less than stopping may."""
+"""Seconds for a witness's answer. All TRIES together take less than the time for stopping."""
 
 ANSWER_MAX: Final = 16 * 1024
 """Maximum bytes of an answer. A cosignature has some 150, and there may be several."""
@@ -372,8 +372,10 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof that the log with `size` leaves extends that with `old`; empty for 0 or
-        `size`."""
+        """Return the proof that the log with `size` leaves extends the log with `old` leaves.
+
+        The proof is empty if `old` is 0 or `size`.
+        """
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)

@@ -93,7 +93,7 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace each staged entry by the stored line that it fits, with missing texts filled.
+    """Replace each staged entry by the stored line that it fits, and fill the line's missing texts.
 
     Deletes entries that fit no line or several lines. Returns a note on each account.
 

@@ -63,7 +63,7 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order lines that a bank line may pay: those of payment methods without a provider.
+    """Return the order lines that a bank line may pay: their payment method has no provider.
 
     named  subjects of further order lines
     """

@@ -86,8 +86,7 @@ async def save_seen(
 ) -> None:
     """Store the breaks that a run saw, each once.
 
-    A break whose lines have no date gets the date `as_of`, or keeps that of the first run that saw
-    it.
+    A break whose lines have no date is dated `as_of` by the first run that sees it.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}

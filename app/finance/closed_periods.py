@@ -131,10 +131,10 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, and bounds that join the closed months.
+    """Return the scope with the merchant's name and zone, and without gaps beside closed months.
 
-    A bound at the first midnight of a month becomes the instant where that month was closed to
-    begin. These may differ, because the month may have been closed in another zone.
+    A bound at the beginning of a month becomes the beginning with which the month was closed,
+    perhaps in another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

@@ -1,7 +1,7 @@
 """Coverage of imported files: lists it, and lets people declare and withdraw it.
 
-An import states its file's coverage (`imports`). A declaration covers a file whose period nobody
-stated, or corrects one. The trail and reports name its author.
+An import states its file's coverage (`imports`). A declaration states or corrects the days of
+files. The trail and reports name its author.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Spans of time that files cover, as a file states or a person declares them. Rows are only added.
 
 An import's row counts until the import is withdrawn, a declared row until another row withdraws it.
-A row without a span makes a name known.
+A row without a span only records that files of this name exist.
 """
 
 from collections.abc import Iterable

@@ -7,8 +7,8 @@
 4 import if every row is clear, and move the file to `done`
 5 task   leave an unclear file in place, and list it for people with what to do
 
-A file with a task is tried again when it or the settings change, and after its task was deleted: by
-`try_again`, a saved mapping or a withdrawn import.
+A file with a task is tried again when the file or the settings change. `try_again`, a saved mapping
+or a withdrawn import delete the task, and the file is tried again.
 
 An imported file that was not moved is recognized by its digest. Links and special files are never
 opened.

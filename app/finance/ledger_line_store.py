@@ -1,7 +1,7 @@
 """The cache of ledger lines: what each order contributes to a reconciliation, in key order.
 
-A row has the generation of its evidence (as in the order's due mark), and the instant `until` which
-it is valid without new evidence. Each reconciliation folds the orders of stale rows again, so
+A row has the generation of its evidence (as in the order's due mark). Without new evidence it is
+valid until the instant `until`. Each reconciliation folds the orders of stale rows again, so
 nothing else maintains the cache.
 """
 

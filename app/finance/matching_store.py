@@ -151,7 +151,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name one order, but a payment of another."""
+"""Lines that name an order and the payment of another order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "

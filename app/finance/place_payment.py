@@ -5,10 +5,10 @@
 3 propose    the act if one person may not do it alone
 4 write      the record and the audit entry, in one transaction
 
-Support proposes, finance decides. Alone, a finance person may assign only to the one order that
-fits, and only within the limits for accepting breaks, which also apply to a withdrawal. Two people
-are always needed without limits, for a dismissal, and for a payment of an order that was once
-fulfillable: its goods may have been shipped.
+Support proposes, finance decides. One finance person may assign a payment to the only order that
+fits, within the limits for accepting breaks. These limits also apply to a withdrawal. Two people
+are needed if no limits are set, for a dismissal, and for an order that was once fulfillable: its
+goods may have been shipped.
 """
 
 import json

@@ -52,8 +52,8 @@ class RunRequest:
     as_of  instant after which evidence is ignored; None for now
     rules  the text of a file of rules; None for the saved rules
 
-    An order belongs to the period of its placing in the book, or else of its first money. A line
-    without an order has its own date.
+    An order has the date when the book says it was placed, or without a book the date of its first
+    money. A line without an order has its own date.
     """
 
     since: Instant | None = None

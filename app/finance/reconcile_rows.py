@@ -71,8 +71,10 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether an order's ledger line is older than evidence of the order or of those sharing
-    it."""
+    """Return whether an order's ledger line is older than the evidence.
+
+    This includes evidence of orders that share evidence with the order.
+    """
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]

@@ -389,7 +389,7 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield a period's transactions: stored ones of closed months, computed ones of open months.
+    """Yield the stored transactions of closed months, and computed transactions of open months.
 
     Adjustments state later changes of closed months. They are found by computing a closed month
     again with the revenue setting of its closing.

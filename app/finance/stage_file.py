@@ -73,7 +73,7 @@ class ImportForm:
 
     identity  first columns of a staged row, which identify a line
     at_most   maximum number of a file's rows with equal identity
-    names     field to name for a row beyond `at_most`; filled in every good row if that is 1
+    names     name of the field that is reported for a row beyond `at_most`
     opens     function that opens a file as a table
     """
 

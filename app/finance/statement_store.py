@@ -1,7 +1,7 @@
 """Statement lines as known at an instant: in the order of their keys, or of certain orders.
 
-A line's key is the `match_key` of its order, or else of its payment's only order as events knew it
-by then, or "".
+A line's key is the `match_key` of its order. A line without an order gets the key of its payment's
+order, or "" if events name no order or several.
 
 A refund or dispute with its own reference belongs to the payment for which events reported it.
 """
@@ -235,7 +235,10 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with the order and payment of its own reference; without a key if unclear."""
+    """Return a line with the order and payment that events reported for its reference.
+
+    The line has no key if events reported none or several.
+    """
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))

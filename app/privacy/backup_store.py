@@ -198,8 +198,9 @@ def reading(path: Path) -> sqlite3.Connection:
 def _locked(part: Path) -> int:
     """Create the temporary file for this user alone, and return its descriptor.
 
-    Close the descriptor only after SQLite's own. A leftover file is used again, unless it has
-    another owner, who could read the copy, or a second name, whose file would be overwritten.
+    Close the descriptor only after SQLite's own. A leftover file is used again. It is refused if it
+    has another owner, who could read the copy, or a second name, under which it would be
+    overwritten.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

@@ -17,7 +17,7 @@ A deep check covers all of this. The quick form checks step 6 for a sample of de
 find excess rows in the index, and only counts the entries of the file's indexes.
 
 The check runs on one snapshot while the service runs. Due orders are not compared: their ledgers
-are known to be outdated. Orders folded by another policy are one problem for all.
+are known to be outdated. If orders were folded by another policy, this is reported as one problem.
 """
 
 import asyncio

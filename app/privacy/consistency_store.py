@@ -243,8 +243,7 @@ async def _customers(
 ) -> set[tuple[bytes, str]]:
     """Return (digest, order) for each note on a phone number.
 
-    A delivery's note gets the delivery's order, or else its id. Orders that share evidence get the
-    first of them.
+    A delivery without an order counts as an order. Orders that share evidence count as one.
     """
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]

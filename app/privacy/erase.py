@@ -9,8 +9,8 @@
     5 report  what every column still holds, with the legal ground, and empty the database's log, so
               that the bytes are gone, too
 
-The machine's owner erases at once. Other operators propose an erasure; another operator approves it
-and types the number or address again, because no proposal stores one.
+The machine's owner erases at once. Other operators propose an erasure. The approver types the
+number or address again, because no proposal stores it.
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay. So the sealed log still
 verifies, and a redelivery is still a duplicate. An erasure that was killed after step 3 is

@@ -1,8 +1,8 @@
 """Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
 
 An order that a person must settle may be erased once finance has accepted its break: the books then
-state where the money went. Without a break, the order book must have a line of the order, because a
-run that compared it with nothing has settled nothing.
+state where the money went. Without a break, the order book must have a line of the order: otherwise
+the run has compared the order with nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -219,7 +219,7 @@ def to_settle(ledger: Ledger) -> list[ToSettle]:
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
     """Return what a person must do before an erasure, with the commands; empty if nothing.
 
-    Nothing is to do once finance has accepted the result of a run after the order's last evidence.
+    The list is empty once finance has accepted the result of a run after the order's last evidence.
     """
     codes, order = to_settle(ledger), history.order
     if not codes:

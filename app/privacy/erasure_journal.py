@@ -7,8 +7,8 @@ about one KIND of row, with at most MAX_IDS ids and MAX_LINE_BYTES bytes. Ids th
 such as an order's reference, are keyed digests (HMAC-SHA-256, 128 bits), so the file names nobody.
 It grows by some 40 bytes for each row, and nothing is removed from it.
 
-The check covers the line and the line before it, so that a changed, missing or inserted line
-differs from a last line that a crash cut short. Line 0 names the journal.
+The check covers the line and the line before it. It reveals a line that was changed, left out or
+inserted. Line 0 names the journal.
 """
 
 import fcntl

@@ -1,9 +1,10 @@
 """Masking of other people's data in the copy that a person gets.
 
 The person's row is shown completely, except for other people's numbers, addresses and names.
-Another row shows only the parts that name the person. A name is another person's if it is beside
-that person's number or address, or if a member for names holds it and it is unlike the person's.
-Other names in texts cannot be recognized. Leaves out which rows belong to whom (`export`).
+Another row shows only the parts that name the person. A name counts as another person's if it is
+beside that person's number or address. It also counts if it is in a member for names and differs
+from the person's name. Other names in texts cannot be recognized. Leaves out which rows belong to
+whom (`export`).
 """
 
 import json
@@ -184,9 +185,8 @@ class PersonalCopy:
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
         """Return whether a member's text is another person's name.
 
-        other  whether the object states another person. Then every name but the person's counts;
-               else a
-               name without a word of the person's
+        other  whether the object states another person. If so, every other name than the person's
+               counts. If not, a name counts if it shares no word with the person's names
         """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):

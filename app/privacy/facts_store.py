@@ -1,7 +1,7 @@
 """Checks stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
 
-Each statement selects wrong rows, so a sound store returns none. Leaves out whether events match
-their bodies, and ledgers their histories.
+Each statement selects wrong rows, so a sound store returns none. Leaves out comparing events with
+bodies, and ledgers with histories.
 """
 
 import hashlib

@@ -4,8 +4,8 @@
     2 store    the gap, with the person's reason, and an entry in the trail
     3 go on    after the last row that the inbox file says was deleted from it
 
-`follow_loss` is for every database that lost something: published numbers jump beyond all that may
-have been used, and the shop's statements since the loss count as unknown.
+`follow_loss` is for every database that lost something. Published numbers continue beyond all
+numbers that may have been used. The shop's statements since the loss count as unknown.
 
 Leaves out the orders that are held because of the gap, and answers about its time (`orders/`,
 `finance/`).

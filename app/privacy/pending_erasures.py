@@ -103,8 +103,8 @@ def _look(
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
     """Judge one restriction again, and erase its data if nothing keeps them.
 
-    Other errors than those of configuration and files are logged and retried a day later, so that
-    one order does not stop the others.
+    Unexpected errors are logged and retried a day later, so that one order does not stop the
+    others.
     """
     now = context.clock.now()
     try:

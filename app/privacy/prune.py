@@ -87,8 +87,8 @@ class Retention:
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
     """Return the retention periods; None if everything is kept.
 
-    A class without a period has that of bodies and headers; their 0 days mean for ever. Raise
-    ConfigurationError if a source may redeliver after its bodies were deleted.
+    A class without a period has the period of bodies and headers. A period of 0 days means for
+    ever. Raise ConfigurationError if a source may redeliver after its bodies were deleted.
     """
     days = settings.retention_days
     given = {

@@ -10,7 +10,8 @@
     checklist    what people signed before going live
 
 `log verify` reports a change of both the row and its sealed entry. Facts that an entry does not
-state are not compared, except a value, second person, end or holder: the row must have none either.
+state are not compared. But if an entry has no value, second person, end or holder, the row must
+have none either.
 
 Leaves out passwords, sessions, invitations and proposals, whose entries state only that they
 existed, and whether an attachment is gone.

@@ -1,8 +1,8 @@
 """Encodings of text files: declared, given by a byte order mark, UTF-8, or the only one that fits.
 
 The same bytes may be Windows-1252, Shift-JIS or CP850. The encoding with the fewest odd places
-wins: a symbol within a word, a capital after a small letter, one Japanese character after a Latin
-one (`K”ln`, `cafÚ`, `M×ler`). If two are equal, a person chooses.
+wins. Odd places are a symbol within a word, a capital after a small letter, and one Japanese
+character after a Latin character: `K”ln`, `cafÚ`, `M×ler`. If two are equal, a person chooses.
 """
 
 import codecs

@@ -9,9 +9,9 @@
 Rows in a file of rejected rows have passed these steps. Reading them skips step 1, and the other
 steps change nothing.
 
-A total has a word for totals as its reference, or as its first cell without one, and the sum of the
-rows above. A last row with only amounts needs no word. Any other amount makes the row a problem: it
-may be an order, or rows may be missing.
+A total has a word for totals in its reference or first cell, and its amount is the sum of the rows
+above. A last row with only amounts needs no word. With another amount, the row is a problem: it may
+be an order, or rows may be missing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ MAX_WORD: Final = 200
 """Maximum characters of a compared cell: patterns are slow on long texts."""
 
 MAX_REPORTED: Final = 50
-"""Maximum number of texts that are reported for one star."""
+"""Maximum number of matched texts that are reported for one word with a star."""
 
 MAX_REMEMBERED: Final = 10_000
 """Maximum number of cached cells."""

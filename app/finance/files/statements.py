@@ -1,8 +1,9 @@
 """Statements: the provider's settlement or transaction file, one movement of money in each row.
 
 Outgoing money is negative: a refund of 500 has gross -500. A positive fee is a cost. Every accepted
-row has gross - fee = net. In a row with only a fee, a negative amount is a cost and a positive one
-was given back, if a preset or mapping declares the signs. Without them, a positive fee is refused.
+row has gross - fee = net. In a row with only a fee, a negative amount is a cost, and a positive
+amount was given back. This needs a preset or declared signs; without them, a positive fee is
+refused.
 """
 
 import json
@@ -88,8 +89,7 @@ class StatementForm:
 
         source      the provider account of the statement; "" if unknown
         own_orders  whether our order names begin with the source, as in `@till:1001`, and the
-                    file's
-                    do not
+                    file's do not
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -390,7 +390,7 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
-"""Pair of kinds for leaving and returning money, by kind of wallet movement."""
+"""Kinds of outgoing and returning money, by each of the two kinds."""
 
 
 def _transfers(

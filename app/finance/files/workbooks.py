@@ -284,8 +284,7 @@ class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
         """Start without doubtful cells.
 
-        recalculated  whether formulas are calculated on opening, so that saved zeros may be no
-                      values
+        recalculated  whether formulas are calculated on opening. Saved zeros are then doubtful
         """
         self.found = SheetDoubts()
         self._recalculated = recalculated

@@ -67,7 +67,8 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Form of a journal, with `by_day` for the sums of each day, or else with `each`."""
+    """Form of a journal. It has `by_day` if it only states the sums of each day, and `each`
+    otherwise."""
 
     title: str
     ending: str

@@ -79,7 +79,7 @@ class CamtTable(entries.BankTable):
 
 @dataclass(slots=True)
 class _CamtEntry:
-    """Entry (`Ntry`) in parsing."""
+    """Entry (`Ntry`) while it is parsed."""
 
     amount: str = ""
     currency: str = ""
