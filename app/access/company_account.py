@@ -107,8 +107,6 @@ class ProviderAddresses:
 
 @dataclass
 class _Kept:
-    """Cache of the provider's addresses and keys, with the time of each fetch."""
-
     addresses: ProviderAddresses | None = None
     addresses_at: Instant = EARLIEST
     keys: list[Mapping[str, Any]] = field(default_factory=list)

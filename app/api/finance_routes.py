@@ -244,7 +244,6 @@ class FinanceRoutes:
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
-    """Return the first `limit` breaks, and the last one's id if more follow."""
     found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:
@@ -255,7 +254,6 @@ async def _first(
 
 
 def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list[T], str | None]:
-    """Return a page of named items, and the last one's name if more follow."""
     names = list(known)
     if asked.after and asked.after not in known:
         sentence = f"after is not a {what}: leave it out to start from the first page."

@@ -122,8 +122,6 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
 
 
 class _Describing:
-    """Builder of Operation Objects and the schemas that they use."""
-
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
         self.schemas = Schemas()

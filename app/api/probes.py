@@ -147,7 +147,6 @@ class Probes:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[SourceStateDocument]:
-        """Return a document for each source, with an explanation if it refuses its deliveries."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(

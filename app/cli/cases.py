@@ -241,7 +241,6 @@ def _asked(
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """Print the missing evidence, which the letter leaves out, to standard error."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
     if case.limits.sources:

@@ -337,7 +337,6 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return this process's environment with only the given settings of Tallyhook."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -554,7 +553,6 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
 async def _open_console(
     context: AppContext, http: httpx2.AsyncClient, console: Child, *, port: int
 ) -> None:
-    """Wait until the console answers, and print a link that opens it."""
     url = f"http://{HOST}:{port}"
     await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
     print(f"Open {url}/enter#{await demo_link(context)}", flush=True)

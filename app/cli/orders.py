@@ -97,7 +97,6 @@ def print_ledger(
 async def _refused(
     context: AppContext, ledger: Mapping[str, Any], as_of: Instant | None
 ) -> list[str]:
-    """Return the refused deliveries that name the order or one of its payments."""
     from app.orders.delivery_log import refused_that_may_be_of
 
     names = {ledger["order"], *(attempt["reference"] for attempt in ledger["attempts"])}
@@ -116,7 +115,6 @@ def _print_refused(refused: Sequence[str]) -> None:
 
 
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table row for a record: what it states, and who stated it."""
     named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
     money = record.get("money")
     amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]
@@ -146,7 +144,6 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 def _for_whom(
     rows: Sequence[Mapping[str, Any]], form: printing.Format
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows for printing. In a table, times in sentences are in the merchant's zone."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()

@@ -163,7 +163,6 @@ def restore(
 
 
 def _tell_owner(database: Path | None) -> None:
-    """Print a note if the restored files have another owner than the database's folder."""
     if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
         return
     folder = database.absolute().parent

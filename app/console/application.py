@@ -252,7 +252,6 @@ class Application:
         return self._pages.html(view, page, document)
 
     def _problem(self, view: View, status: int, sentence: str) -> Response:
-        """Return an error page with a link to the requested page's list."""
         path = "/" + view.request.url.path.split("/")[1].partition(".")[0]
         path = LISTED_ON.get(path, path)
         listed = next((each for each in PAGES if each.path == path), None)
@@ -444,7 +443,6 @@ async def _following(page: Page, view: View, document: Document) -> Document | N
 
 
 def _saying(behind_s: int, answer: Response) -> Response:
-    """Add the age of the oldest unread delivery, if any, to the answer's headers."""
     if behind_s:
         answer.headers["Tallyhook-Behind"] = str(behind_s)
     return answer
@@ -482,7 +480,6 @@ async def _suggest(view: View) -> Response:
 
 
 def _typed(view: View, of: Page | Act) -> dict[str, str]:
-    """Return the text typed into the form on the previous page, if any."""
     given = dict(view.request.query_params)
     return given if any(name in given for name in of.typed) else {}
 

@@ -162,7 +162,6 @@ async def _seen_break(view: View) -> break_acts.SeenBreak:
 def _form(
     found: break_acts.SeenBreak, *lines: str, back: str | None = None, **options: Any
 ) -> Form:
-    """Return a form about a break, beginning with its sentence and money."""
     money = to_json(found.seen.money)
     name, cause = found.seen.order or found.seen.payment, CAUSES[found.seen.cause].name
     return Form(
@@ -319,7 +318,6 @@ def _list(view: View) -> str:
 
 
 async def _chosen(view: View) -> break_choice.ChosenBreaks:
-    """Return the breaks that match the form's condition. Without one, return the ticked breaks."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
@@ -328,14 +326,12 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
 
 
 def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
-    """Return the address of the list, or page, where the breaks were selected."""
     if view.word("list") is None and len(chosen.of) == 1:
         return address("breaks", chosen.of[0].identity)
     return _list(view)
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Return lines with the totals, the first breaks, and the breaks that are left out."""
     found = chosen.of
     totals = [
         f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -464,7 +460,6 @@ async def ask_accept(view: View) -> Form:
 
 
 def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[str]:
-    """Return why one person may not accept these breaks together, and what to do instead."""
     against = []
     for each in found:
         because = break_acts.too_much(allowance, each.seen)

@@ -78,7 +78,6 @@ async def ask_attach(view: View) -> Form:
 
 
 async def _subject(view: View) -> tuple[str, str, str]:
-    """Return an attachment's subject: (`order` or `break`, name, address of its page)."""
     name = view.word("break")
     if name is not None:
         await one_break(view.context, name)

@@ -147,7 +147,6 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
 
 
 def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequence[str]:
-    """Return the words in a column, with the first row of a file without a heading."""
     words = seen.words.get(column, ())
     is_word = words and given.get("first", NAMES_COLUMNS) != NAMES_COLUMNS
     return list(dict.fromkeys([column, *words])) if is_word else words

@@ -480,7 +480,6 @@ async def delivery_document(view: View) -> Document:
 
 
 async def _doctor(view: View) -> dict[str, Any]:
-    """Return the known mistakes that explain the refusal, or why they cannot be tested."""
     try:
         found = await diagnose_delivery(
             view.context, view.subject, accounts=accounts(view.context.settings)

@@ -362,7 +362,6 @@ _TIMES: Final = frozenset({"at", "since", "until"})
 
 
 def _local(value: str, zone: tzinfo) -> str:
-    """Format an instant as local date and time for spreadsheets."""
     return f"{moment_of(parse_instant(value)).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 

@@ -60,7 +60,6 @@ async def setup_document(view: View) -> Document:
 
 
 async def _settings(context: AppContext) -> list[Check]:
-    """Return how the next start's settings differ from the running service's."""
     note, key = await noted_service(context), context.phone_key
     if note is None or key is None:
         return []

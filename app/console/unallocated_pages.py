@@ -69,7 +69,6 @@ async def _payment(view: View) -> unallocated.Unallocated:
 def _form(
     found: unallocated.Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any
 ) -> Form:
-    """Return a form about a payment, with its last decision in a hidden field."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
     seen = Field("replaces", "", kind="hidden", value=found.last_act or "", required=False)
     return Form(

@@ -47,7 +47,6 @@ PRESETS: Final = (
 
 
 async def _mappings(view: View) -> dict[str, Path]:
-    """Return the saved mappings and the mappings in the folder, by name."""
     saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
     return saved | mappings_in(view.context.settings.console.mappings)
 

@@ -202,7 +202,6 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return our requests to the service, with keys and answers."""
     stored = dossier.history.as_stored().records
     records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []

@@ -207,7 +207,6 @@ def _newest(
 
 
 def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    """Return the conclusion in words and in amounts, with the ids of its evidence."""
     remarks = {finding_text(each) for each in grouped(ledger.findings) if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     shown = [_cut(times.text(each), _SENTENCE) for each in explained]
@@ -229,7 +228,6 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Bl
 
 
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
-    """Return when each event happened and arrived, and the unreadable messages."""
     heard, none = ledger.case.heard, "The payment service has said nothing about this order."
     if unheard.messages:
         none = "No message about this order could be read."

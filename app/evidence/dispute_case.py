@@ -286,7 +286,6 @@ async def dispute_deadlines(
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
 ) -> dict[disputes.EventKey, Instant]:
-    """Return the deadlines in the stored bodies of dispute messages, by event."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
     disputed = (each for each in known.deliveries if each.event.digest in wanted)
@@ -321,7 +320,6 @@ async def _bodies(
 
 
 def _is_of(reported: disputes.ReportedDispute | None, event: Event) -> bool:
-    """Return whether an event may be about the disputed payment."""
     if reported is None or reported.payment is None:
         return True
     return (event.source, event.payment) == (reported.source, reported.payment)

@@ -130,7 +130,6 @@ PICTURE_PPI: Final = 150
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture at a lower resolution if it has fewer bytes; else the exhibit."""
     if not exhibit.media.startswith("image/"):
         return exhibit
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):
@@ -191,7 +190,6 @@ _SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
 
 
 def _unbroken(sentence: str) -> str:
-    """Return a sentence with no-break spaces inside its amounts."""
     return _SUM.sub("\\1\u00a0", sentence)
 
 

@@ -454,7 +454,6 @@ def _not_anew(
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:
-    """Return whether each profile in the bundle equals one of this program."""
     shipped = set(shipped_profiles())
     try:
         return all(

@@ -354,8 +354,6 @@ async def verify_own_log(context: AppContext) -> VerifiedLog:
 
 
 class _Verification:
-    """Pass over the whole log, with its result in `verified`."""
-
     def __init__(
         self,
         connection: Connection,

@@ -278,8 +278,6 @@ REST_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """Result of one request: a cosignature, the witness's log size, or a problem."""
-
     at: instants.Instant | None = None
     line: str | None = None
     size: int | None = None
@@ -328,7 +326,6 @@ class Cosigning:
         head: log_store.SignedHead,
         newest: log_store.SignedHead,
     ) -> None:
-        """Ask one witness until it cosigns or refuses."""
         now = self._context.clock.now()
         async with self._context.database.writing() as connection:  # 2
             mine = await departure_store.claim_witness(

@@ -180,7 +180,6 @@ async def try_again(context: AppContext) -> None:
 
 
 def _found_in(root: Path) -> Iterator[FoundFile]:
-    """Yield all entries of the folders by name, except hidden ones and DONE."""
     for place, folder in enumerate(_entries(root)):
         if not folder.is_dir(follow_symlinks=False):
             sentence = (

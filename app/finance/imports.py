@@ -153,8 +153,6 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return the function that stores lines of this kind, with digests of recipients and changed
-    rows."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)
@@ -164,7 +162,6 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Suggest another kind of file, or an export that nearly fits, for a refused file."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has reported why

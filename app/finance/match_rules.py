@@ -135,8 +135,6 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values of settings other than limits, as text; `table.key` names one in a
-    table."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
         if name in _LIMITS:

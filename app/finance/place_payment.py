@@ -275,7 +275,6 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 
 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
-    """Return a phrase on the last decision about a payment."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
         return f"{payment.id} was neither assigned nor dismissed by anybody"

@@ -177,8 +177,6 @@ async def reconcile_for(
 
 
 class _Work:
-    """State of one run, which stores breaks as they are found."""
-
     def __init__(self, context: AppContext, number: int, known: reconcile_rows.Known) -> None:
         self._context = context
         self._number = number

@@ -109,7 +109,6 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
 async def _made_anew(
     context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
 ) -> list[ledger_line_store.FreshLine]:
-    """Return new ledger lines of stale orders and of those sharing evidence with them."""
     generations = dict(stale)
     sharing = await history_store.contested_with(connection, generations) - generations.keys()
     generations |= {m.order: m.generation for m in await due_store.marks_of(connection, sharing)}

@@ -216,7 +216,6 @@ def _match(
     elsewhere: set[str],
     wallets: Wallets,
 ) -> Control:
-    """Match the rows of the period, and pass breaks with their steps to the tally."""
     matching = known.matching()
     waiting: list[Break] = []
     others = OtherPeriods(known.terms())

@@ -458,7 +458,6 @@ async def adopt_inbox(
 def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
-    """Return the people of only the restored database, and of only the replaced one."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

@@ -408,7 +408,6 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
 
 
 def _free_name(wanted: Path) -> Path:
-    """Return the wanted name, with a number if it is taken."""
     numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
     return next(each for each in chain([wanted], numbered) if not each.exists())
 

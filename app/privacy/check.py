@@ -334,8 +334,6 @@ _OTHER_POLICY: Final = (
 
 @dataclass(slots=True)
 class _Check:
-    """Check of all layers in turn, on one snapshot."""
-
     context: AppContext
     deep: int | None
     seed: int | None

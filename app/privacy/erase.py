@@ -168,7 +168,6 @@ def files_of_others(erasure: Erasure) -> str:
 async def _carry_out_begun(
     context: AppContext, journal: ErasureJournal, *, progress: Callable[[int], None]
 ) -> None:
-    """Complete erasures that were begun and not finished."""
     lines = await take_up(context, journal)
     await ErasureReplay(context, progress=progress).replay(lines, journal.key)
 

@@ -536,7 +536,6 @@ class ErasureFinder:
     async def _judge_bank_lines(
         self, connection: Connection, erasure: Erasure, written: Sequence[re.Pattern[str]]
     ) -> None:
-        """Find bank lines with a number, to erase after the period of accounting."""
         now = self._context.clock.now()
         for each in await erase_texts.bank_lines_with(connection, written):
             until = Instant(each.booked_at + self._periods.accounts)
@@ -585,7 +584,6 @@ class ErasureFinder:
     def _judge_refused(
         self, refused: Iterable[tuple[str, Instant]], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge refused deliveries, each as (id, arrival)."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in refused:
             kept = erase_rules.kept_unknown(

@@ -334,7 +334,6 @@ def _retention(context: AppContext) -> Mapping[str, str]:
 
 
 def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the rows of a table for the person, with their sources and retention."""
     shown = {column for row in rows for column in row}
     marks: list[Mark] = [
         each.info[MARK]
@@ -418,7 +417,6 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return one value of the person's row for the copy, or the path of its file."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

@@ -170,7 +170,6 @@ async def _stated(
 
 
 async def _add_own(connection: Connection, found: Found, things: dict[str, set[str]]) -> None:
-    """Add the rows of the person's orders, and of their payments, breaks and files."""
     histories = await gather(connection, sorted(found.orders))
     deliveries = {e.delivery_id for each in histories.values() for e in each.deliveries}
     deliveries = deliveries - found.of_others | things.get("deliveries", set())
@@ -196,7 +195,6 @@ async def _add_own(connection: Connection, found: Found, things: dict[str, set[s
 
 
 async def _aside(connection: Connection, found: Found) -> list[bytes]:
-    """Return the records of unreadable accepted deliveries that name the person."""
     copy = PersonalCopy(found.named_by, things=found.orders, staff=())
     aside = await run(
         connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE

@@ -130,14 +130,12 @@ class PersonalCopy:
         return list(dict.fromkeys(found))
 
     def _knowing(self, document: Any) -> "PersonalCopy":
-        """Return a masker that also masks the other people's names in this document."""
         stated = self._names_of_others(document, field="", within="", other=False)
         known = copy(self)
         known._others = [*self._others, *self._patterns({*stated})]
         return known
 
     def _patterns(self, names: Collection[str]) -> list[re.Pattern[str]]:
-        """Return patterns of other people's names, in any case and spacing."""
         return [
             re.compile(
                 r"(?<!\w)" + r"\s+".join(map(re.escape, each.split())) + r"(?!\w)", re.IGNORECASE
@@ -271,7 +269,6 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _words(texts: Iterable[str]) -> list[re.Pattern[str]]:
-    """Return patterns that match each of these texts as a whole word, the longest first."""
     return [
         re.compile(rf"(?<![\w-]){re.escape(each)}(?![\w-])")
         for each in sorted(texts, key=lambda each: (-len(each), each))

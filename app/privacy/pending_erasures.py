@@ -94,7 +94,6 @@ class PendingErasures:
 def _look(
     connection: PlainConnection, now: Instant
 ) -> tuple[list[erase_store.PendingLine], list[RestrictionRow], Instant | None]:
-    """Return the pending lines, the due restrictions, and the time of the next decision."""
     due = restriction_store.due_restrictions(connection, now, limit=AT_ONCE)
     _, _, look_at = restriction_store.restriction_totals(connection)
     return erase_store.pending_lines(connection), due, look_at

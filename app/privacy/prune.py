@@ -201,7 +201,6 @@ async def _older(
     rows: Callable[..., Awaitable[list[Any]]],
     after: Any,
 ) -> AsyncIterator[list[Any]]:
-    """Yield pages of rows that have exceeded their retention period."""
     while span is not None:
         before = context.clock.now() - span
         async with context.database.reading() as connection:
@@ -564,7 +563,6 @@ class Pruner(PeriodicTask):
             began = perf_counter()
 
     async def _stops_within(self, seconds: float) -> bool:
-        """Wait for this many seconds. Return whether the task was stopped meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

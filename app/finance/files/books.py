@@ -164,7 +164,6 @@ class BookForm:
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
-        """Return refunded amounts without the signs that some exports write."""
         if not any(cells):
             return (None,) * len(cells)
         read = self._amounts.optional(cells, currencies)

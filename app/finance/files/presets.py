@@ -374,7 +374,6 @@ def recognized_in(
 
 
 def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], set[str]]]:
-    """Yield (number, cells, plain names) of each row that may be a heading."""
     for number, row in rows:
         plain = {tables.plain_name(cell) for cell in row} - {""}
         if len(plain) > 1:
@@ -437,7 +436,6 @@ _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts after a label above the heading, or in a column below it."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)
@@ -615,7 +613,6 @@ def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> Chosen
 
 
 def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
-    """Return the mapping with defaults from the lines above the heading."""
     if not mapping.above:
         return mapping
     stated: dict[str, str] = {}

@@ -87,7 +87,6 @@ def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
 
 
 def _of_euro(heading: list[str], row: list[str], own: str) -> Iterator[tuple[str, str, Fraction]]:
-    """Yield (currency, day, rate to `own`) from a row of the central bank's file."""
     if not any(row):
         return
     rates = {_EURO: Fraction(1)} | {

@@ -144,7 +144,6 @@ class Shaped:
             yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
 
     def _made(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield the rows of the preset's function, and the rows that it cannot read."""
         if self._function is None:
             yield from batches
             return
@@ -240,8 +239,6 @@ def _each(
 
 
 class _Folding:
-    """Joiner of each order's rows into one row."""
-
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
         place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
         self._heading, self._by = table.heading, place(fold.by)

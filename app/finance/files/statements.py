@@ -318,8 +318,6 @@ def _refunds(
     own: Sequence[str | None],
     payments: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each refund's reference, or else its row's own reference, except for a failed
-    refund."""
     if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
     return [
@@ -374,7 +372,6 @@ _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit"
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return each line's kind, by its type and the sign of its amount."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]

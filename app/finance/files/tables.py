@@ -476,7 +476,6 @@ class CsvTable:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
-        """Return a rejected row without the apostrophes that prevent its evaluation."""
         return [*map(cell_text, row)] if self.of_ours else row
 
     def _heading_line(

@@ -76,7 +76,6 @@ def _line(value: object) -> bytes:
 
 
 def _untyped(cell: object) -> object:
-    """Convert a date or time to a list for JSON, and any other value to text."""
     if isinstance(cell, datetime.datetime | datetime.date):
         return [cell.isoformat()]
     return str(cell)
@@ -253,8 +252,6 @@ def _refuse_type(*_: Any) -> None:
 
 
 class _Parts:
-    """Archive part of each sheet, by the workbook's own list."""
-
     def __init__(self) -> None:
         self.part_of: dict[str, str] = {}
         self.recalculated = False

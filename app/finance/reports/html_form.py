@@ -79,7 +79,6 @@ def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
 
 
 def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
-    """Return whether a table is hidden at first. Violated equations are always shown."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED

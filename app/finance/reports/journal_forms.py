@@ -225,7 +225,6 @@ def _json(journal: Journal, transaction: Transaction, posted: Posted, day: str) 
 
 
 def _json_foot(journal: Journal) -> str:
-    """Return the end of the JSON document, with count and totals."""
     lines = ",".join("\n    " + dumps(each) for each in journal.totals())
     own = journal.own_document()
     closing = "\n  ]" if journal.count else "]"

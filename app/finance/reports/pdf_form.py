@@ -64,7 +64,6 @@ def document(report: PeriodReport) -> dict[str, Any]:
 
 
 def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
-    """Return the rows of a table to print. Only violated ties are printed."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:
@@ -95,7 +94,6 @@ def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
 
 
 def _pieces(text: str) -> list[Piece]:
-    """Split a text into pieces between which a line may break."""
     found: list[Piece] = []
     for place, piece in enumerate(layout.money_apart(_printable(text))):
         if place % 2:

@@ -199,7 +199,6 @@ class _Book:
 
 
 def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """Return a chart with a column for each span of time, stacked by outcome."""
     chart = _columns_chart(workbook, "Outcomes over time", stacked=True)
     last = len(report.times)
     for place, look in enumerate(_LOOKS, 1):
@@ -217,7 +216,6 @@ def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
 
 
 def _ages_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """Return a chart with a column for each age group, stacked by currency."""
     chart = _columns_chart(workbook, "Breaks by age", stacked=True)
     rows = age_totals(report)
     each = len(AGES) + 1

@@ -161,7 +161,6 @@ class Bai2Table(BankTable):
 
 
 def _fields(pieces: Sequence[str]) -> list[str]:
-    """Split a record with its continuations into fields."""
     return ",\n".join(piece.removesuffix("/") for piece in pieces).split(",")
 
 
@@ -205,7 +204,6 @@ def _skipped(number: int, fields: Sequence[str]) -> int:
 
 
 def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decimal]]:
-    """Yield (type, amount) of each balance and sum in an account record."""
     place = 0
     while place < len(fields):
         if code := _at(fields, place):
