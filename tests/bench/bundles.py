@@ -67,7 +67,7 @@ def bundle_figures(folder: Path, _: Sizes) -> list[Figure]:
             details={"slowest": round(max(verifying), 4)},
         ),
         Figure(
-            name="letter about a dispute of it, PDF",
+            name="letter about a dispute of that order, PDF",
             value=round(median(writing), 4),
             unit="s",
             details={"slowest": round(max(writing), 4)},

@@ -142,7 +142,7 @@ def figures_of(
             | {"receiver's cores": max(leg.cores for leg in calm.legs)},
         ),
         Figure(
-            name="folded behind it",
+            name="folded after the acknowledgement, at 1,000/s",
             value=calm.behind_s(0.99),
             unit="s, p99",
             bar=BARS["offered behind"],
@@ -164,7 +164,7 @@ def figures_of(
             bar=BARS["memory idle"],
         ),
         Figure(
-            name="the same at 1,000/s",
+            name="memory of receiver, reader and console, at 1,000/s",
             value=max(calm.memory),
             unit="MiB",
             bar=BARS["memory"],

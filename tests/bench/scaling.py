@@ -237,7 +237,7 @@ def drained_figures(found: Mapping[int, Drained]) -> list[Figure]:
                 },
             ),
             Figure(
-                name=f"time that {count} of them wait for locks",
+                name=f"time that {count} readers and workers wait for locks",
                 value=sum(done.waited.values()),
                 unit="of their time",
                 bar=BARS["scaling waits"],
@@ -247,7 +247,9 @@ def drained_figures(found: Mapping[int, Drained]) -> list[Figure]:
                     "microseconds of a processor for a delivery": 1e6
                     * done.processor_s[0]
                     / done.deliveries,
-                    "the same of the server": 1e6 * done.processor_s[1] / done.deliveries,
+                    "microseconds of the server for a delivery": 1e6
+                    * done.processor_s[1]
+                    / done.deliveries,
                     "used of all cores": sum(done.processor_s) / done.seconds / CORES,
                 },
             ),

@@ -145,7 +145,7 @@ def _ratio(count: int, done: Shared) -> Figure:
     ratios = [rate(served) / rate(idle) for served, idle in pairs]
     legs = [leg for legs in done.served[1:] for leg in legs]
     return Figure(
-        name=f"PostgreSQL, {count} receiving, share of as many doing nothing",
+        name=f"PostgreSQL, {count} receiving, share of as many that do nothing",
         value=median(ratios),
         unit="of their rate",
         bar=BARS["postgresql"],

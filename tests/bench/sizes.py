@@ -40,8 +40,8 @@ _FLOORS: Mapping[str, tuple[float, float | None]] = {
     "sealing ceiling": (8_000.0, 12_000.0),
 }
 _CEILINGS: Mapping[str, tuple[float, float | None]] = {
-    "receiver": (2.0, 1.6),
-    "whole way": (5.5, 4.0),
+    "the receiver": (2.0, 1.6),
+    "all processes until sealed": (5.5, 4.0),
     "offered p99": (20.0, 10.0),
     "offered behind": (0.5, 0.2),
     "steady lag": (2.0, 1.0),

@@ -99,7 +99,7 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
             {"processor s": [each.processor for each in shown], "profile": bounds},
         ),
         Figure(
-            name=f"disk a delivery, body of {BODY_BYTES} bytes",
+            name=f"disk for a delivery, body of {BODY_BYTES} bytes",
             value=kb / sent[0].events,
             unit="kB",
             bar=BARS["disk"],
