@@ -186,11 +186,14 @@ def places_table() -> str:
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
     lines = ["Each line names a text, its places, and the effect of an erasure:"]
     for personal in get_args(marks.Personal):
+        if personal == "not":
+            continue
+        lines.append(f"- {personal}:")
         rows: dict[marks.Mark, list[str]] = {}
         for where, mark in (*tables, *FILES):
-            if mark.personal == personal != "not" and where not in rows.setdefault(mark, []):
+            if mark.personal == personal and where not in rows.setdefault(mark, []):
                 rows[mark].append(where)
         for mark, places in rows.items():
             shown = f"`{'`, `'.join(places)}`" if len(places) < 9 else f"{len(places)} tables"
-            lines.append(f"- {personal}: {mark.what} ({shown}): {mark.erased_words}")
+            lines.append(f"  - {mark.what} ({shown}): {mark.erased_words}")
     return "\n".join(lines) + "\n"
