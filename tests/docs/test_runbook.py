@@ -30,7 +30,7 @@ def sections() -> dict[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {}
     for part in RUNBOOK.read_text().split("\n## ")[1:]:
         title, _, text = part.partition("\n")
-        rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:2] == "| "]
+        rows = [line.strip("| ").split(" |") for line in text.splitlines() if line[:2] == "| "]
         found[title] = rows[1:]
     return found
 

@@ -257,5 +257,5 @@ async def test_a_dispute_and_its_end_speak_of_one_movement() -> None:
 
 def test_the_readme_tells_the_same_table() -> None:
     readme = Path(app.sandbox.__file__).with_name("README.md").read_text()
-    rows = re.findall(r"^\| (\d\d) \| ([^|]+) \| [^|]+ \| (\w+)", readme, re.MULTILINE)
+    rows = re.findall(r"^\| (\d\d) \|([^|]+) \|[^|]+ \|(\w+)", readme, re.MULTILINE)
     assert rows == [(row.ending, row.name, TABLE[row.ending][1]) for row in SCENARIOS.values()]
