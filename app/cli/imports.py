@@ -326,9 +326,10 @@ ImportArgument = Annotated[
 ]
 ReasonOption = Annotated[str, typer.Option(help="Why, in your words.")]
 
-WITHDRAW: Final = """Undo an import of {}, as if its lines had never been there.
+WITHDRAW: Final = """Undo an import of {}.
 
-Earlier imports of the same lines count again. Above the limit the undo becomes a proposal.
+Its lines count as never imported, and earlier imports of the same lines count again. Above the
+limit the undo becomes a proposal.
 """
 
 
