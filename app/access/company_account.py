@@ -452,8 +452,7 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the claim with this name. If there is none, take dots as the path of a nested
-    claim."""
+    """Return the claim with this name, or the nested claim if the name is a dotted path."""
     found: Any = claims
     if name in claims:
         return claims[name]

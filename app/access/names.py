@@ -31,7 +31,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError if the name looks like another operator's, even a former one's."""
+    """Raise UsageError if the name looks like the name of a present or former operator."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:

@@ -34,7 +34,7 @@ NOTED_EVERY: Final[Duration] = 5 * MINUTE
 """Minimum time between two updates of a session's last use."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
-"""Roles that need a second factor: those that see customers' data."""
+"""Roles that need a second factor, because they see customers' data."""
 
 WRONG_CODE: Final = "this is not the current code: check the authenticator again, and the clock"
 

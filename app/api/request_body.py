@@ -314,7 +314,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the stated tenders. None leaves earlier ones in force."""
+    """Return the stated tenders; None if earlier tenders still apply."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

@@ -199,7 +199,8 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting for whether others share the account; none if nobody states it.
+    """Return the setting that says whether others share the account. It is empty if nobody states
+    it.
 
     Raise UsageError if the account is shared, but no setting distinguishes the shop's payments.
     """

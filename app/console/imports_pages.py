@@ -165,7 +165,7 @@ def state_of(upload: Upload) -> str:
 async def import_document(view: View) -> Document | Response:
     """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
 
-    With `?rejects=1` return the file of rejected rows, with `?changes=1` that of changed rows.
+    With `?rejects=1` return the file of rejected rows, with `?changes=1` the file of changed rows.
     """
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))

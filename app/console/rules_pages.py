@@ -331,7 +331,7 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the current rules are still those of a preview."""
+    """Return whether the current rules are unchanged since a preview."""
     return job.mark == await tried_as(view, rules_tried(job))
 
 

@@ -82,7 +82,7 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the label of the button: "" for the action's own, or that of a proposal.
+    """Return the label of the button for a proposal, or "" for the action's own label.
 
     alone  whether the action needs no second person, if the role permits it
     """

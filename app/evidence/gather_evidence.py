@@ -395,7 +395,7 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return each event's first delivery, and later ones with bodies that the first lack.
+    """Return each event's first delivery, and later deliveries if the first has no body.
 
     Raise UsageError if the deliveries are too large.
     """

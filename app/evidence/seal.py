@@ -307,8 +307,8 @@ async def begin_origin(
 ) -> str | None:
     """Give the log a new origin and forget its witnesses. Return the origin; None without a log.
 
-    Nobody may seal meanwhile. After a restore, new entries may differ from those that others saw,
-    and under the old origin the log would look rewritten.
+    Nobody may seal meanwhile. After a restore, new entries may differ from entries that others saw.
+    Under the old origin, the log would look rewritten.
     """
     known = await log_store.identity(connection)
     if known is None:

@@ -146,7 +146,7 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether a shown JSON value equals the stored one, apart from masked texts."""
+    """Return whether a shown JSON value equals the stored value, apart from masked texts."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):

@@ -263,7 +263,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare each delivery's event in the history with the sealed one. Raise Wrong if they
+    """Compare each delivery's event in the history with the sealed event. Raise Wrong if they
     differ."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
@@ -289,7 +289,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that each delivery's event in the history equals the sealed one (step 7)."""
+    """Check that each delivery's event in the history equals the sealed event (step 7)."""
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:

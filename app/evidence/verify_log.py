@@ -415,7 +415,7 @@ class _Verification:
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
         """Add a leaf to the tree, and compare the heads of the new size.
 
-        After a missing leaf, later ones are compared only with their rows.
+        After a missing leaf, later leaves are compared only with their rows.
         """
         self.verified.leaves += 1
         if not self._whole:
@@ -460,8 +460,8 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that the newest checkpoint covers all leaves, and that nothing stored goes beyond
-        them."""
+        """Check that the newest checkpoint covers all leaves, and that no stored hash goes beyond
+        the leaves."""
         if not self._whole:
             return
         size = self._tree.size

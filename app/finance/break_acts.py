@@ -670,7 +670,8 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line may be matched with a break. Return the other open breaks that this closes.
+    """Check that a line may be matched with a break. Return the other open breaks that the match
+    closes.
 
     Raises UsageError unless the line is unmatched, and a candidate or another break's subject.
     """

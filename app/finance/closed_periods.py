@@ -131,7 +131,7 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, and without gaps beside closed months.
+    """Return the scope with the merchant's name and zone, adjusted to the closed months.
 
     A bound at the beginning of a month becomes the beginning with which the month was closed,
     perhaps in another zone.

@@ -4,7 +4,7 @@
     2 write      lines, some thousand in a transaction, so that other writers wait only briefly
     3 publish    one row, which makes the whole import visible
 
-Data known at an instant is that of the imports published by then (`newest_published`).
+Only imports that were published by an instant are known at that instant (`newest_published`).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import; None if there is none. If `written` stands still, it was
-    killed."""
+    """Return the unpublished import; None if there is none. It was killed if `written` does not
+    grow."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 

@@ -483,7 +483,8 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import for a range of lines: its versions, and those that it ended.
+    """Undo an unpublished import for a range of lines: delete its versions, and restore ended
+    versions.
 
     after  key before the range; None for none
     to     last key of the range; None for no limit
@@ -657,7 +658,8 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the versions of an import and restore those before. Return the number of restored lines.
+    """End the versions of an import and restore the versions before them. Return the number of
+    restored lines.
 
     by  number of the import that withdraws `found`
     """

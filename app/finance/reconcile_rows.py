@@ -408,7 +408,7 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines without a common key, then those of bank matching.
+    """Yield the decisions about lines without a common key, then the decisions of bank matching.
 
     Their rows are disjoint.
     """

@@ -148,8 +148,8 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try, for a retry after a pause. Change nothing if this try is no longer in
-    force.
+    """Record a failed try, for a retry after a pause. Change nothing if the work ended or was taken
+    over.
 
     at_once  whether to retry without a pause
     """

@@ -169,12 +169,12 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return those last runs of these entries that failed, by name."""
+    """Return the last run of each of these entries, if it failed, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
 
 
 async def waiting_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return those last runs of these entries that wait for unread deliveries, by name."""
+    """Return the last run of each of these entries, if it waits for unread deliveries, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.waits_since is not None]

@@ -49,7 +49,7 @@ PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Files that SQLite may leave beside a database, and would replay into another one."""
+"""Files that SQLite may leave beside a database. It would replay them into another database."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 """Files that a store leaves beside an opened database."""

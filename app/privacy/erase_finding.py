@@ -40,7 +40,7 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that may be erased, and of those that must be kept.
+    """Ids of deliveries that may be erased, and of deliveries that must be kept.
 
     kind    kind of things that are judged, such as `delivery` or `whole`
     latest  when the newest erasable delivery arrived

@@ -1,7 +1,7 @@
 """Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
 
-The copy has all lines that this database knows; those to be carried out are pending. After a crash,
-or in an older backup, the file has lines that the copy lacks.
+The copy has all lines that this database knows. Lines that are not carried out yet are pending.
+After a crash, or in an older backup, the file has lines that the copy lacks.
 """
 
 import json

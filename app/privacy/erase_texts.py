@@ -28,7 +28,7 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return the texts of a bank line without those to be erased."""
+    """Return the texts of a bank line, with the texts to be erased emptied."""
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)

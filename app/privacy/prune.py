@@ -483,7 +483,7 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune orders. Return those without new evidence meanwhile."""
+    """Prune orders. Return the pruned orders. Orders with new evidence are skipped."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):

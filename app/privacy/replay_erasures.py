@@ -498,7 +498,7 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty versions of imported lines. Skip those that were imported after the erasure."""
+        """Empty versions of imported lines. Skip lines that were imported after the erasure."""
         newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]

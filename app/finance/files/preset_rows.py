@@ -20,8 +20,7 @@ Row = tuple[int, Sequence[str]]
 """(row number, cells)"""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Function that subtracts the sum of the second cells from that of the first. Raises
-UnclearCell."""
+"""Function that adds the first cells and subtracts the second cells. Raises UnclearCell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

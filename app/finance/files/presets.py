@@ -345,8 +345,8 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading that has all needed columns. Of several, those win that read most
-    columns.
+    An export fits a heading that has all needed columns. If several fit, only those that read the
+    most columns are returned.
 
     among  the exports to try; None for the shipped presets
     kind   kind of exports to try; None for all kinds
@@ -387,8 +387,8 @@ NEARLY: Final = 3
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
     """Return a sentence on the preset that fits best although some columns are missing.
 
-    The best preset lacks the fewest columns and then finds the most. Several equal ones give a
-    sentence each.
+    The best preset lacks the fewest columns, and finds the most if several lack equally few. If
+    several presets are still equal, each has a sentence.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -653,7 +653,7 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the requested mapping, or that of usual column names. Raises the errors of
+    """Return the requested mapping, or a mapping by usual column names. Raises the errors of
     `choose`."""
     content = request.content.encode()
     if request.mapping is not None and not content:

@@ -143,7 +143,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error for a file that cannot be read, or not beyond a certain row."""
+    """Error for a file that cannot be read, or that cannot be read beyond a certain row."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -373,7 +373,7 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Build an error with the first undecodable bytes, which are searched anew: the reader reads
+    """Build an error with the first undecodable bytes. Search the file again: the reader reads
     ahead."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
@@ -552,7 +552,7 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Build an error for the unreadable row, which is searched anew."""
+        """Build an error for the unreadable row. Search the file again for the row."""
         reader, line = self._reader(), self._skipped
         try:
             while True:

@@ -221,7 +221,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence on whether all ties hold, with those that do not."""
+    """Return a sentence on whether all ties hold. It lists violated ties."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties

@@ -25,7 +25,7 @@ from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Maximum rows of a sheet, with its header. Another sheet has the others."""
+"""Maximum rows of a sheet, with its header. Further rows are on another sheet."""
 
 _EXACT: Final = 10**15
 """Limit of exact numbers: cells have fifteen digits. Larger ones are written as text."""
