@@ -6,7 +6,7 @@ people.
            another admin approves it
 
 Proposals are kept forever, so they have a pseudonym, and the approver types the number again. No
-web address and no page holds one either. A mark of this process identifies what was previewed.
+web address and no page holds a number either. A mark of this process identifies what was previewed.
 """
 
 import hashlib

@@ -449,7 +449,7 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ..
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
     """Return a table row for a record.
 
-    first  whether this is the order's first price. Its time is that of the order's placing
+    first  whether this is the order's first price. Its row has the time of the order
     """
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]

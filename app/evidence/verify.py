@@ -459,7 +459,8 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return a phrase that `what` is about `count` of `whole` things; empty for 0."""
+    """Return `what` with the numbers `count` of `whole`, which are omitted if equal; empty for
+    0."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 

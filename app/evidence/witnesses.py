@@ -1,8 +1,8 @@
 """Witnesses: independent parties, with their own keys, who cosign checkpoints of the log.
 
-A witness cosigns a checkpoint only if it extends the one that it cosigned before. A person who
-trusts enough witnesses need not trust the shop. Witnesses are asked in the background, over C2SP
-tlog-witness:
+A witness cosigns a checkpoint only if it extends the checkpoint that the witness cosigned before. A
+person who trusts enough witnesses need not trust the shop. Witnesses are asked in the background,
+over C2SP tlog-witness:
 
     1 choose   the newest checkpoint as of the last full interval, so that every worker asks all
                witnesses to cosign the same checkpoint

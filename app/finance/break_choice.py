@@ -53,7 +53,8 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that every chosen break meets. Without a state, only breaks that need a person.
+    """Conditions that every chosen break meets. Without a state, only breaks that need a person are
+    chosen.
 
     words    pairs of a name and a value
     amounts  pairs of a comparison sign and minor units of `currency`

@@ -264,7 +264,7 @@ def _by_columns(
 ) -> FileIdentity:
     """Return the kinds whose required columns are in the heading.
 
-    Leaves out a kind if another kind reads its columns and more.
+    Leaves out a kind if another kind reads these columns and further ones.
     """
     read: dict[ImportKind, set[str]] = {}
     mistakes = []

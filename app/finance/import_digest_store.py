@@ -114,7 +114,7 @@ class DigestsNow:
     """Digests of the present lines.
 
     facts   digests of every published import, by its number
-    strays  number of lines of unknown imports or of another kind's, by kind
+    strays  number of lines, by kind, whose import is unknown or of another kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)

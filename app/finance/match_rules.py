@@ -97,7 +97,7 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
     """Return one person's limits by setting, as text in major units.
 
-    stated  (period, currency) of each limit for a day or month to return
+    stated  (period, currency) of each limit for a day or month that is returned, too
     """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():

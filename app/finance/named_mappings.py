@@ -78,7 +78,8 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
     """Return the request with the content of its saved mapping; unchanged if it gives a path.
 
-    A path has a `/`, the ending `.toml`, or an existing file. Raises NotFoundError.
+    A text with a `/`, the ending `.toml` or the name of an existing file is a path. Raises
+    NotFoundError.
     """
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):

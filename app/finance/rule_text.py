@@ -166,7 +166,9 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules with new fee blocks at the end, in place of some. Raises UsageError.
+    """Return rules without the replaced fee blocks, and with the new blocks at the end.
+
+    Raises UsageError for a file in another form.
 
     blocks    the new [[fee]] blocks as TOML
     replaced  function that returns whether a fee block is to be replaced

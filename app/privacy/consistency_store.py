@@ -243,7 +243,8 @@ async def _customers(
 ) -> set[tuple[bytes, str]]:
     """Return (digest, order) for each note on a phone number.
 
-    A delivery without an order counts as an order. Orders that share evidence count as one.
+    A delivery without an order is listed by its id. Orders that share evidence are listed as one
+    order.
     """
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]

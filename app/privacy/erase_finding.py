@@ -304,7 +304,7 @@ class ErasureFinder:
     ) -> Erasure:
         """Find the data of one restriction, and judge them as of now.
 
-        beside  an order of one erasure with this restriction that must still be kept, or None
+        beside  an order that must still be kept and was restricted by the same erasure, or None
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -615,7 +615,8 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole request bodies with the number, by their first delivery.
+        """Judge whole request bodies that contain the number. Each is listed under its first
+        delivery.
 
         found  deliveries whose bodies are judged elsewhere
         """

@@ -127,7 +127,7 @@ async def _tell_apart(
 ) -> None:
     """Add the person's further identifiers and names from events with their number or address.
 
-    A delivery that states none of their identifiers counts as another person's.
+    A delivery without any of the person's identifiers counts as another person's delivery.
     """
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
@@ -148,7 +148,7 @@ async def _stated(
 ) -> dict[str, tuple[set[str], set[str], str]]:
     """Return what each delivery of an order states about the customer, by delivery id.
 
-    These are phone numbers, the numbers with the email address, and the name.
+    Each entry has the phone numbers, these numbers with the email address, and the name.
     """
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()

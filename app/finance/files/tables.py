@@ -263,7 +263,7 @@ class Number(str):
 
 
 class LongNumber(str):
-    """Workbook's number that may be inexact beyond fifteen digits."""
+    """Number in a workbook with more than fifteen digits, which may be inexact."""
 
     __slots__ = ()
 
