@@ -321,6 +321,18 @@ async def test_a_file_that_this_database_has_not_read_stops_the_start(url: str, 
         assert await read(inbox) == ["e1", "e2", "e3", "e4"]
 
 
+async def test_adopting_the_own_file_or_the_first_file_needs_no_reason(
+    url: str, path: Path
+) -> None:
+    async with opened(url) as inbox:
+        await take(inbox, "e1")
+    for statement in ("SELECT 1", "DELETE FROM meta WHERE name='inbox'"):
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute(statement)
+        adopted = await adopt_inbox(settings_of(url), clock=SystemClock(), accepts=None)
+        assert adopted == (1, None)
+
+
 @pytest.mark.parametrize(
     ("sql", "why"),
     [

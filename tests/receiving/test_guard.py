@@ -72,21 +72,25 @@ async def test_which_heads_are_certain(
         (b"\r\n\r\n", OK, {}),
     ],
 )
+@pytest.mark.parametrize("before", [0, 1])
 async def test_a_head_at_its_bound(
     monkeypatch: pytest.MonkeyPatch,
+    before: int,
     more: bytes,
     answers: tuple[bytes, ...],
     reasons: dict[str, int],
 ) -> None:
-    """As many bytes as the limit are taken, in whatever parts; one more is not, but the end is."""
+    """Accept as many bytes as the limit, in any parts, also after another request. Refuse one more,
+    but accept the end."""
     head = HEAD + b"x: " + b"a" * 60
     monkeypatch.setattr(wire, "LIMITS", changed(max_head_bytes=len(head)))
     client = connect(answering(WHOLE))
+    await client.ask(GET * before)
     for at in range(0, len(head), 10):
         await client.ask(head[at : at + 10])
     if more:
         await client.ask(more)
-    assert (statuses(client), refused(client)) == (answers, reasons)
+    assert (statuses(client), refused(client)) == (OK * before + answers, reasons)
 
 
 def changed(**limits: Any) -> Any:
