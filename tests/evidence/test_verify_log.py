@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,20 @@ from app.database.engine import Connection
 from app.evidence import store
 from app.evidence.keys import PublicKey, write_key
 from app.evidence.seal import Checkpoint, read_checkpoint, signed_checkpoint
-from app.evidence.verify_log import BODIES_AT_ONCE, VerifiedLog, verify_log
+from app.evidence.verify_log import BODIES_AT_ONCE, Names, VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
 from app.receiving.inbox import open_inbox
 from app.sealing.leaf_store import AUDIT_ENTRY, leaf_of
-from app.sealing.order_store import SECRET
+from app.sealing.order_store import SECRET, NamedOrder
 from reconcile.transparency.merkle import Frontier
+from reconcile.transparency.order_tree import order_commitment
 from tests.contexts import settings_of
 from tests.database.builders import SIGNER, context, keep, opened, quiet, seal
 from tests.database.contract_retention import LATER, PAID, RETENTION
 from tests.database.contract_sealing import begin, genuine, placed
 from tests.reconcile.build import T
-from tests.searching import every
 
 SEED = 20_261_120
 SEALED = (700, 200, 100) if os.environ.get("TALLYHOOK_LONG") else (300, 100, 50)
@@ -91,7 +92,11 @@ def copy(sealed: Path, tmp_path: Path) -> Path:
 
 
 async def verified(
-    path: Path, *, against: str | None = None, own: PublicKey | None = None
+    path: Path,
+    *,
+    against: str | None = None,
+    own: PublicKey | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> VerifiedLog:
     """Verify the file, and list all of its problems."""
     settings = settings_of(path)
@@ -101,7 +106,7 @@ async def verified(
             against=against,
             own=own,
             tell=10 * ROWS,
-            progress=lambda done, of: None,
+            progress=progress,
         )
 
 
@@ -153,10 +158,25 @@ def another(value: Any) -> Any:
 NULLS = {"size", "amount", "expires_at", "before_fulfillable"}
 
 
-async def test_an_untouched_log_fits(sealed: Path) -> None:
-    found = await verified(sealed)
+async def test_an_untouched_log_fits_and_is_read_in_parts(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.evidence.verify_log.AT_ONCE", 100)
+    size, told = 2 * DELIVERIES + RECORDS + AUDIT_ENTRIES, list[tuple[int, int]]()
+    found = await verified(sealed, progress=lambda done, of: told.append((done, of)))
     assert (found.found, found.problems, found.first) == (0, [], None)
-    assert found.leaves == len(rows_of(sealed)) == 2 * DELIVERIES + RECORDS + AUDIT_ENTRIES
+    assert found.leaves == len(rows_of(sealed)) == size
+    assert told == [(min(done, size), size) for done in range(100, size + 100, 100)]
+
+
+def test_a_leaf_fits_the_order_of_its_row_or_an_erased_one() -> None:
+    named = order_commitment(b"k", "A")
+    order = NamedOrder(number=1, order="A", key=b"k", commitment=named, leaves=1, last=0)
+    names = Names(orders={"A": order, "B": order}, erased={"aa"}, secret=None)
+    of = named.hex()
+    fitting = [(of, "A"), ("aa", "A"), ("aa", "C"), (None, None)]
+    for leaf, reference in product((of, "aa", "bb", None), ("A", "B", "C", None)):
+        assert names.fits(leaf, reference) is ((leaf, reference) in [*fitting, ("aa", "B")])
 
 
 async def test_every_edited_row_is_named(copy: Path) -> None:
@@ -236,37 +256,52 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    "changes",
     [
-        ("UPDATE log_leaves SET document = replace(document, 'shop', 'shup') WHERE number = 5",
-         "leaf 5 (delivery"),
-        ("UPDATE log_leaves SET hash = zeroblob(32) WHERE number = 5", "leaf 5 (delivery"),
-        ("UPDATE log_leaves SET subject = 'x' WHERE number = 5", "leaf 5 (delivery x)"),
-        ("UPDATE log_leaves SET kind = 'record' WHERE number = 5", "leaf 5 (record"),
-        ("UPDATE log_leaves SET document = 'no', hash = x'00' WHERE number = 5", "leaf 5"),
-        ("DELETE FROM log_leaves WHERE number = 5", "leaf 5 is missing"),
-        ("UPDATE log_nodes SET hash = zeroblob(32) WHERE place = 1", "leaves 256 to 511"),
-        ("DELETE FROM log_nodes WHERE place = 0", "leaves 0 to 255"),
-        ("INSERT INTO log_nodes VALUES (16, 9, zeroblob(32))", "leaves that do not exist"),
-        ("UPDATE log_checkpoints SET head = zeroblob(32) WHERE size = 200", "of 200 leaves"),
-        ("UPDATE log_checkpoints SET note = replace(note, char(10) || '200', char(10) || '201') "
-         "WHERE size = 200", "of 200 leaves is not signed"),
-        ("UPDATE log_checkpoints SET note = 'x' WHERE size = 200", "not a signed note"),
-        ("UPDATE log_checkpoints SET size = 201 WHERE size = 200", "of 201 leaves was signed"),
-        ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
-         "in no checkpoint"),
-        ("DELETE FROM log_leaves WHERE number > 600", "than the 601 that exist"),
-        ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'", "another content"),
-        ("UPDATE records SET details = NULL WHERE id = 'rec_00000003'", "another content"),
-        ("UPDATE audit SET reason = '' WHERE number = 7", "another content"),
-        ("UPDATE deliveries SET body = NULL WHERE id = (SELECT subject FROM log_leaves "
-         "WHERE number = 5)", "lost its body"),
-    ][:: every(3)],
+        [
+            ("UPDATE log_leaves SET document = replace(document, 'shop', 'shup') WHERE number = 5",
+             "leaf 5 (delivery"),
+            ("UPDATE log_leaves SET hash = zeroblob(32) WHERE number = 6", "leaf 6 (delivery"),
+            ("UPDATE log_leaves SET subject = 'x' WHERE number = 7", "leaf 7 (delivery x)"),
+            ("UPDATE log_leaves SET kind = 'record' WHERE number = 8", "leaf 8 (record"),
+            ("UPDATE log_leaves SET document = 'no', hash = x'00' WHERE number = 9", "leaf 9"),
+        ],
+        [("DELETE FROM log_leaves WHERE number = 5", "leaf 5 is missing")],
+        [("DELETE FROM log_leaves WHERE number > 600", "than the 601 that exist")],
+        [
+            ("UPDATE log_nodes SET hash = zeroblob(32) WHERE place = 1", "leaves 256 to 511"),
+            ("DELETE FROM log_nodes WHERE place = 0", "leaves 0 to 255"),
+            ("INSERT INTO log_nodes VALUES (16, 9, zeroblob(32)), (16, 8, zeroblob(32))",
+             "leaves that do not exist"),
+        ],
+        [
+            ("UPDATE log_checkpoints SET head = zeroblob(32) WHERE size = 100", "of 100 leaves"),
+            ("UPDATE log_checkpoints SET note = replace(note, char(10) || '200', char(10) || '201')"
+             " WHERE size = 200", "of 200 leaves is not signed"),
+            ("UPDATE log_checkpoints SET size = 301 WHERE size = 300", "of 301 leaves was signed"),
+            ("DELETE FROM log_checkpoints WHERE size = (SELECT max(size) FROM log_checkpoints)",
+             "in no checkpoint"),
+        ],
+        [
+            ("UPDATE log_checkpoints SET note = 'x' WHERE size = 200", "not a signed note"),
+            ("UPDATE records SET amount = NULL WHERE id = 'rec_00000003'",
+             "(rec_00000003) sealed another content"),
+            ("UPDATE records SET details = NULL WHERE id = 'rec_00000004'",
+             "(rec_00000004) sealed another content"),
+            ("UPDATE audit SET reason = '' WHERE number = 7", "(deed:7) sealed another content"),
+            ("UPDATE deliveries SET body = NULL WHERE id = (SELECT subject FROM log_leaves "
+             "WHERE number = 5)", "lost its body"),
+        ],
+    ],
+    ids=["leaves", "a leaf", "the end", "hashes", "checkpoints", "rows"],
 )  # fmt: skip
-async def test_a_change_of_the_log_itself_is_named(copy: Path, sql: str, said: str) -> None:
-    change(copy, lambda connection: connection.execute(sql))
+async def test_each_change_of_the_log_itself_is_named(
+    copy: Path, changes: list[tuple[str, str]]
+) -> None:
+    change(copy, lambda connection: [connection.execute(sql) for sql, _ in changes])
     found = await verified(copy)
-    assert any(said in problem for problem in found.problems), found.problems
+    for _, said in changes:
+        assert any(said in problem for problem in found.problems), (said, found.problems)
 
 
 def rewrite(connection: sqlite3.Connection) -> None:
