@@ -59,7 +59,8 @@ PARTS: Final = {
             reconcile="match_table match_rest match_compare match_period books breaks_life"
             " statement_versions ledger_lines details bank bank_bounds exchange match_joined"
             " match_settled match_refunds match_figures match_near match_rows match_totals suggest"
-            " match_pinned months match_laws"
+            " match_pinned match_parts match_absorbed match_sources months match_laws balances fees"
+            " outside suspense wallets"
         ),
     ),
     "engine": Part(
