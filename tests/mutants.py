@@ -82,6 +82,7 @@ PARTS: Final = {
                 floods="limits",
                 orders="delivery_log reindex",
                 providers="doctor",
+                security="unsigned_floods",
             ),
         ),
     ),

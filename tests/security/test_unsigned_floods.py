@@ -8,6 +8,7 @@ import pytest
 
 from app.orders.find_orders import find_orders
 from app.providers.request import Incoming
+from app.receiving import unsigned
 from app.receiving.confirm import AT_ONCE, confirm_due
 from app.receiving.refusals import RejectionRate
 from app.receiving.source_state import source_states
@@ -114,6 +115,22 @@ def test_while_too_much_was_never_asked_about_only_named_sessions_are_kept(clock
     assert allowed.takes("other", callback("forged"))
     allowed.fill([])
     assert allowed.takes("mpesa", callback("forged"))
+
+
+def test_only_so_many_references_bytes_and_values_are_compared(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsigned, "MAX_REFERENCES", 2)
+    allowed = allowance(clock, named=3)
+    allowed.fill(["mpesa"])
+    assert [allowed.takes("mpesa", callback(f"ws_CO_{n}")) for n in range(3)] == [False, True, True]
+    most = MAX_NAMING_BYTES - len(callback("ws_CO_1").body)
+    for more in (0, 1):
+        assert allowed.takes("mpesa", callback("ws_CO_1", more=most + more)) is (more == 0)
+    monkeypatch.setattr(unsigned, "MAX_NAMING_VALUES", 3)
+    for before in (2, 3):
+        values = json.dumps(["x"] * before + ["ws_CO_1"]).encode()
+        assert allowed.takes("mpesa", Incoming((), values)) is (before == 2)
 
 
 async def flood(driver: Driver, count: int) -> list[int]:
