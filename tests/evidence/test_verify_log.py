@@ -169,6 +169,13 @@ async def test_an_untouched_log_fits_and_is_read_in_parts(
     assert told == [(min(done, size), size) for done in range(100, size + 100, 100)]
 
 
+def test_problems_beyond_the_limit_are_only_counted() -> None:
+    found = VerifiedLog(tell=2)
+    for number in (7, 5, 6):
+        found.add(f"problem {number}", leaf=number)
+    assert (found.found, found.first, found.problems) == (3, 5, ["problem 7", "problem 5"])
+
+
 def test_a_leaf_fits_the_order_of_its_row_or_an_erased_one() -> None:
     named = order_commitment(b"k", "A")
     order = NamedOrder(number=1, order="A", key=b"k", commitment=named, leaves=1, last=0)
@@ -265,6 +272,7 @@ def swap(connection: sqlite3.Connection, one: int, other: int) -> None:
             ("UPDATE log_leaves SET subject = 'x' WHERE number = 7", "leaf 7 (delivery x)"),
             ("UPDATE log_leaves SET kind = 'record' WHERE number = 8", "leaf 8 (record"),
             ("UPDATE log_leaves SET document = 'no', hash = x'00' WHERE number = 9", "leaf 9"),
+            ("SELECT 1", "something between leaves 0 and 99 was changed"),
         ],
         [("DELETE FROM log_leaves WHERE number = 5", "leaf 5 is missing")],
         [("DELETE FROM log_leaves WHERE number > 600", "than the 601 that exist")],
@@ -302,6 +310,7 @@ async def test_each_change_of_the_log_itself_is_named(
     found = await verified(copy)
     for _, said in changes:
         assert any(said in problem for problem in found.problems), (said, found.problems)
+    assert sum("is not the head" in problem for problem in found.problems) <= 1
 
 
 def rewrite(connection: sqlite3.Connection) -> None:
