@@ -90,7 +90,8 @@ def _may_lack(kind: Any) -> bool:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema for values that any of these allow. Plain types share one list."""
+    """Return a schema that allows the values of all these schemas. Plain types are joined into one
+    list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

@@ -66,7 +66,7 @@ ANSWER_S: Final = 30.0
 """Time limit in seconds for one answer. The machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""Statuses after which a call is repeated, after Retry-After."""
+"""Statuses after which a call is repeated, as soon as Retry-After allows."""
 
 LOOK_S: Final = 0.1
 

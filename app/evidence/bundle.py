@@ -439,7 +439,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError unless the person may erase, which exporting restricted data requires."""
+    """Raise UsageError unless the person may export restricted data. This takes the permission to
+    erase."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:

@@ -129,7 +129,8 @@ async def scratch_index(
 ) -> AsyncIterator[AsyncConnection]:
     """Yield a temporary database with an empty index.
 
-    sampled  whether to add the stored contests, for a sample, instead of the links of all records
+    sampled  whether the deliveries are a sample. If so, the stored contests are added; if not, the
+             links of all records
     """
     async with scratch_database() as scratch:
         if sampled:

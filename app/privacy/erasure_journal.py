@@ -71,7 +71,7 @@ and the instant until when, or `-`
 """
 
 Rule = Literal["begun", "asked"]
-"""Reason for a line: `begun` for line 0, or a person asked."""
+"""Reason for a line: `begun` for line 0, and `asked` if a person asked for the erasure."""
 
 _KEY: Final = "a key of a journal of erasures"
 _KEY_CHARS: Final = 64

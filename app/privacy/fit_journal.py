@@ -184,7 +184,7 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Store the journal's lines that a crash kept from the database, as pending."""
+    """Store the journal's lines that the database lacks after a crash, as pending."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None

@@ -86,8 +86,10 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook, or damaged. Raises RefusedTable for another
-    document."""
+    """Return whether a ZIP file is a workbook. A damaged file counts as one.
+
+    Raises RefusedTable for a document of another program.
+    """
     try:
         with _archive(path) as archive:
             names = {name.lower() for name in archive.namelist()}

@@ -271,7 +271,8 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return a sentence on a file without a table, by its first bytes; None for other files."""
+    """Return a sentence if the first bytes belong to a file without a table; None for other
+    files."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
