@@ -1,37 +1,22 @@
-"""The ASGI application and its routes."""
+"""The ASGI application: deliveries and probes at once, and the API from its first request on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.proposals import Proposals
-from app.api.evidence_routes import CaseRoutes, EvidenceRoutes
-from app.api.finance_routes import FinanceRoutes
-from app.api.log_routes import LogRoutes
-from app.api.openapi import OPERATIONS, written_document
-from app.api.operations import routes_of
 from app.api.probes import Probes
-from app.api.proposal_routes import ProposalRoutes
-from app.api.published_log import PublishedLog
-from app.api.report_routes import ReportRoutes
-from app.api.request_body import only_parameters
-from app.api.routes import Api, Checkouts
-from app.api.unallocated_routes import UnallocatedRoutes
-from app.context.context import AppContext, Elsewhere
 from app.core.errors import UnreachableError
 from app.core.logs import Repeating, log
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
@@ -90,62 +75,21 @@ class _Application(Starlette):
         await super().__call__(scope, receive, send)
 
 
-class _Whole(Convertor[str]):
-    """Path converter for the whole rest of a path. Starlette's own stops before a line break."""
-
-    regex = r"(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("path", _Whole())
-
-
 def build_application(
-    context: AppContext,
     *,
     webhooks: Webhooks,
-    checkouts: Checkouts,
     probes: Probes,
-    alarms: Callable[[], list[str]],
-    proposals: Callable[[], Proposals],
-    elsewhere: Elsewhere,
+    api: Callable[[], Sequence[Route]],
+    failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
     """Return the ASGI application. The caller opens and closes everything passed in.
 
-    alarms         function that returns sentences on problems that no outcome shows
-    proposals      function that loads the proposals at the first request
-    elsewhere      runner of long work in separate processes
+    api            function that returns all other routes. A thread calls it at the first request
+                   for none of the routes here, because loading them takes long
+    failed         function that is called with the reason if `api` fails
     count_refused  function that counts the API's answers 401 and 403
     """
-    api, settings = Api(context, alarms=alarms), context.settings
-    deciding = _once(proposals)
-    owners = (
-        api,
-        checkouts,
-        CaseRoutes(context, elsewhere),
-        EvidenceRoutes(elsewhere),
-        FinanceRoutes(context),
-        LogRoutes(context),
-        ProposalRoutes(context, deciding),
-        ReportRoutes(context, elsewhere),
-        UnallocatedRoutes(context, deciding),
-    )
-    by_class = {type(each).__name__: each for each in owners}
-    served = {each: by_class[each.endpoint.__qualname__.partition(".")[0]] for each in OPERATIONS}
-
-    async def openapi(request: Request) -> Response:
-        only_parameters(request, ())
-        made = partial(
-            written_document, page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s
-        )
-        return Response(await asyncio.to_thread(made), media_type=JSONResponse.media_type)
-
     deliveries = [
         Route("/webhooks/{source}", webhooks),
         Route("/webhooks/{source}/", webhooks),  # as some people register it
@@ -156,9 +100,6 @@ def build_application(
             Route("/livez", probes.livez),
             Route("/readyz", probes.readyz),
             Route("/metrics", probes.metrics),
-            *(PublishedLog(context).routes() if settings.evidence.publish else ()),
-            Route("/api/v1/openapi.json", openapi),
-            *routes_of(api, served),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,
@@ -168,27 +109,30 @@ def build_application(
         },
         middleware=[Middleware(AnswerMiddleware, count_refused=count_refused)],
     )
+    router, loading = application.router, list[asyncio.Task[None]]()
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
-    application.router.redirect_slashes = False
+    router.redirect_slashes = False
     application.direct = [
         (each, ServerErrorMiddleware(each.app, handler=_on_fault)) for each in deliveries
     ]
+
+    async def load() -> None:
+        try:
+            router.routes += await asyncio.to_thread(api)
+        except Exception as error:
+            log.error("a part of the service failed", component="the API", exc_info=error)
+            failed("the API cannot be loaded")
+            raise
+        router.default = router.not_found
+
+    async def route_again(scope: Scope, receive: Receive, send: Send) -> None:
+        if not loading:
+            loading.append(asyncio.create_task(load()))
+        await asyncio.shield(loading[0])
+        await router.app(scope, receive, send)
+
+    router.default = route_again
     return application
-
-
-Loaded = TypeVar("Loaded")
-
-
-def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Return a function that calls `load` once, in a thread, and then returns that result."""
-    loaded: list[Loaded] = []
-
-    async def loading() -> Loaded:
-        if not loaded:
-            loaded.append(await asyncio.to_thread(load))
-        return loaded[0]
-
-    return loading
 
 
 async def _on_unreachable(request: Request, error: Exception) -> Response:

@@ -20,7 +20,6 @@ from app.core.http import exchange
 from app.core.ids import new_id
 from app.core.reading import TRIAL
 from app.core.text import is_human_text
-from app.finance.closed_periods import list_closed
 from app.golive.signoff_store import Judged, Signoff, add_signoff, signoffs
 from app.providers.kit import Signed
 from app.providers.request import Incoming
@@ -532,6 +531,8 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
     """State that two founders are two people. Only the machine's owner may do this, during setup.
     Raises UsageError if the checklist was ever complete or a month is closed. Also raises the
     errors of `vouch_for_founders`."""
+    from app.finance.closed_periods import list_closed  # a receiver starts without it
+
     check_reason(reason, of="two founders", countries=context.countries)
     closed = await list_closed(context)
     async with context.database.writing() as connection:

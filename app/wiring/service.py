@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, Final, Literal
 
 import httpx2
+from starlette.routing import Route
 
 from app.api.application import build_application
 from app.api.probes import Probes
-from app.api.routes import Checkouts
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient, client_of
 from app.config.settings import Settings
@@ -46,7 +46,6 @@ from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
-from app.wiring.work import ElsewhereOf, proposals_of
 from app.wiring.worker import (
     NOTICES_REST_S,
     Part,
@@ -193,9 +192,7 @@ class Service:
             learning = learning_names(context, receiver.unsigned)
             self.parts.append(("the task that learns which references the shop named", learning))
         self.application = build_application(
-            context,
             webhooks=self.webhooks,
-            checkouts=Checkouts(context, checkout),
             probes=Probes(
                 context,
                 reasons=self.reasons,
@@ -206,10 +203,21 @@ class Service:
                 checkout_denied=self.checkout_denied,
                 name=self.name,
             ),
-            alarms=lambda: self.watchdog.sentences,
-            proposals=partial(proposals_of, context),
-            elsewhere=ElsewhereOf(settings),
+            api=self._api,
+            failed=self.fail,
             count_refused=metrics.count_refused,
+        )
+
+    def _api(self) -> list[Route]:
+        from app.api.api_routes import api_routes
+        from app.wiring.work import ElsewhereOf, proposals_of
+
+        return api_routes(
+            self.context,
+            checkout=self.checkout,
+            alarms=lambda: self.watchdog.sentences,
+            proposals=partial(proposals_of, self.context),
+            elsewhere=ElsewhereOf(self.context.settings),
         )
 
     def reasons(self) -> list[str]:

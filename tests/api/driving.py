@@ -205,6 +205,11 @@ class Driver:
         bearer = {"Authorization": f"Bearer {self.token}"}
         return await self.client.request(method, f"/api/v1{path}", headers=bearer, **words)
 
+    async def routes(self) -> list[Any]:
+        """Return all routes of the application, after a request that loads the API."""
+        await self.client.get("/api")
+        return self.service.application.routes
+
     async def ready(self) -> bool:
         return (await self.client.get("/readyz")).status_code == 200
 

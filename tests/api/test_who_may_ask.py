@@ -36,10 +36,10 @@ PUBLIC = {
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 
 
-def guarded(driver: Driver) -> list[tuple[str, str]]:
+async def guarded(driver: Driver) -> list[tuple[str, str]]:
     """Return the method and address of every route that is not public."""
     found = []
-    for route in driver.service.application.routes:
+    for route in await driver.routes():
         assert isinstance(route, Route), "what holds routes of its own must be looked into"
         address = re.sub(r"\{[^}]*\}", "ORD-1", route.path)
         methods = set() if route.path in PUBLIC else route.methods or METHODS
@@ -52,7 +52,7 @@ async def not_refused(driver: Driver, headers: dict[str, Any]) -> list[tuple[str
     force."""
     return [
         (method, address)
-        for method, address in guarded(driver)
+        for method, address in await guarded(driver)
         if not refuses(
             await driver.client.request(method, address, headers=headers, json=TOLD), method
         )
@@ -83,19 +83,19 @@ async def test_without_a_token_in_force(driver: Driver) -> None:
     for headers in wrong:
         assert await not_refused(driver, headers) == []
     good = {"Authorization": f"Bearer {token}"}
-    assert await not_refused(driver, good) == guarded(driver)
+    assert await not_refused(driver, good) == await guarded(driver)
     await withdraw_token(driver.context, name="shop")
     assert await not_refused(driver, good) == []
-    paths = {route.path for route in driver.service.application.routes if isinstance(route, Route)}
+    paths = {route.path for route in await driver.routes() if isinstance(route, Route)}
     assert paths > PUBLIC, "what is public is there"
-    assert len(guarded(driver)) >= 8
+    assert len(await guarded(driver)) >= 8
 
 
-def scoped(driver: Driver) -> list[tuple[str, str, str]]:
+async def scoped(driver: Driver) -> list[tuple[str, str, str]]:
     """Return the method, address and scope of every API route, as the router has them."""
     return [
         (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
-        for route in driver.service.application.routes
+        for route in await driver.routes()
         if isinstance(route, ApiRoute)
         for method, scope in sorted(route.scopes.items())
     ]
@@ -110,8 +110,8 @@ async def test_every_route_asks_for_its_scope(
         raise StoreUnavailable("no process is started for this")
 
     run_here(monkeypatch, refuse)
-    routes = scoped(driver)
-    assert {(method, path) for method, path, _ in routes} == set(guarded(driver))
+    routes = await scoped(driver)
+    assert {(method, path) for method, path, _ in routes} == set(await guarded(driver))
     for scope in TOKEN_SCOPES:
         token = await issue_token(driver.context, name=f"only-{scope}", scopes=[scope])
         bearer = {"Authorization": f"Bearer {token}"}
@@ -164,7 +164,7 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
         for method, operation in operations.items()
         if method in ("get", "put", "post", "delete", "patch")
     }
-    for route in driver.service.application.routes:
+    for route in await driver.routes():
         if not isinstance(route, ApiRoute):
             continue
         for method, scope in route.scopes.items():
@@ -234,7 +234,8 @@ async def test_a_route_that_asks_for_no_token_is_found(driver: Driver) -> None:
     async def anyone(request: Request) -> Response:
         return JSONResponse({"secrets": "for everyone"})
 
-    driver.service.application.router.routes += [
+    routes = await driver.routes()
+    routes += [
         Route("/api/v1/planted", anyone),
         Route("/api/v1/planted/{name}", anyone, methods=["POST"]),
         Route("/elsewhere", JSONResponse({})),

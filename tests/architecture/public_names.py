@@ -25,11 +25,11 @@ import typer
 
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
+from app.api.api_routes import api_routes
 from app.api.application import build_application
 from app.api.openapi import OPERATIONS, api_document
 from app.api.operations import ApiRoute
 from app.api.probes import Probes
-from app.api.routes import Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
 from app.config.load import known_variables
@@ -126,16 +126,20 @@ def routes() -> Iterator[str]:
     settings = Settings(evidence=EvidenceSettings(publish=True))
     context = SimpleNamespace(settings=settings, clock=None)
     application = build_application(
-        cast(Any, context),
         webhooks=object.__new__(webhooks.Webhooks),
-        checkouts=object.__new__(Checkouts),
         probes=object.__new__(Probes),
+        api=list,
+        failed=cast(Any, None),
+        count_refused=cast(Any, None),
+    )
+    more = api_routes(
+        cast(Any, context),
+        checkout=None,
         alarms=list,
         proposals=cast(Any, None),
         elsewhere=cast(Any, lambda **limits: None),
-        count_refused=cast(Any, None),
     )
-    for route in cast(Any, application).routes:
+    for route in (*cast(Any, application).routes, *more):
         scopes = route.scopes if isinstance(route, ApiRoute) else {}
         for method in route.methods or {"*"}:
             yield f"{method} {route.path} {scopes.get(method, '')}".rstrip()

@@ -93,7 +93,7 @@ async def test_every_route_says_what_is_unread(stopped: RunningConsole) -> None:
     )
     person, _ = await issue_own_token(driver.context, operator="a admin", until="90d", by="a admin")
     silent = []
-    for route in driver.service.application.routes:
+    for route in await driver.routes():
         assert isinstance(route, Route)
         if not isinstance(route, ApiRoute) or route.path in SILENT_ROUTES:
             silent.append(route.path)

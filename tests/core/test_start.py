@@ -38,6 +38,29 @@ IN_NO_WORKER = (
     "reconcile.matching.bank", "reconcile.reporting.closing",
 )  # fmt: skip
 
+RECEIVING = """
+import asyncio, sys, httpx2
+from app.config.load import load_settings
+from app.golive.examine import problems_of_sources
+from app.wiring.serving import open_service
+
+async def ask():
+    settings = load_settings(serving=True, also=problems_of_sources)
+    async with open_service(settings, work="none") as service:
+        to = httpx2.ASGITransport(app=service.application)
+        async with httpx2.AsyncClient(transport=to, base_url="http://service") as client:
+            for path in ("/webhooks/other", "/livez", "/readyz", "/metrics", "/api/v1/orders"):
+                found = [m for m in LATER if m in sys.modules]
+                print((await client.get(path)).status_code, len(found), file=sys.stderr)
+    print([m for m in LATER if m not in sys.modules], file=sys.stderr)
+"""
+IN_NO_RECEIVER = (
+    "jinja2", "app.api.api_routes", "app.api.operations", "app.finance.match_rules",
+    "app.finance.break_store", "app.evidence.bundle", "reconcile.matching.bank",
+    "reconcile.reporting.closing",
+)  # fmt: skip
+"""What a receiver loads for the first request of its API."""
+
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -55,6 +78,15 @@ def test_a_worker_loads_neither_the_api_nor_what_finance_computes() -> None:
     code = f"import sys, app.wiring.worker; print([m for m in {IN_NO_WORKER} if m in sys.modules])"
     done = run(code)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_receiver_loads_the_api_at_its_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    done = run(f"LATER = {IN_NO_RECEIVER}{RECEIVING}asyncio.run(ask())")
+    assert done.stderr.splitlines() == ["405 0", "200 0", "200 0", "200 0", "401 0", "[]"], done
 
 
 def test_showing_an_order_loads_no_client_for_http() -> None:
