@@ -285,7 +285,9 @@ def _load() -> None:
     for name in ("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "uvloop"):
         import_module(name)
     # Making a client loads more modules, and the machine's certificates.
-    import_module("app.core.http").outgoing_client(timeout_s=1.0)
+    http = import_module("app.core.http")
+    http.outgoing_client(timeout_s=1.0)
+    http.trusting()
     gc.collect()
     gc.freeze()
 

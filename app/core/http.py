@@ -4,6 +4,7 @@ TLS is verified. Proxies and credentials from the environment are ignored, and r
 followed, so a credential only goes to the configured host. No cookie is stored.
 """
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,23 +56,42 @@ def outgoing_client(
 ) -> httpx2.AsyncClient:
     """Build an HTTP client with a connection pool. `transport` replaces the network in tests."""
     return httpx2.AsyncClient(
-        verify=trusting() if transport is None else True,
         timeout=timeout_s,
         follow_redirects=False,
         trust_env=False,
-        transport=transport,
+        transport=transport or _Trusting(),
         # Otherwise a host could make us send ever more cookies.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         event_hooks={"response": [_without_address]},
-        limits=httpx2.Limits(
-            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
-        ),
         headers={
             "user-agent": USER_AGENT,
             "accept": "application/json",
             "accept-encoding": "identity",
         },
     )
+
+
+class _Trusting(httpx2.AsyncBaseTransport):
+    """Transport that trusts the machine's certificates. They are loaded at the first request,
+    because loading them takes a twentieth of a service's start."""
+
+    _loaded: httpx2.AsyncHTTPTransport | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._loaded is None:
+            context = await asyncio.to_thread(trusting)
+            self._loaded = self._loaded or httpx2.AsyncHTTPTransport(
+                verify=context,
+                trust_env=False,
+                limits=httpx2.Limits(
+                    max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS
+                ),
+            )
+        return await self._loaded.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        if self._loaded is not None:
+            await self._loaded.aclose()
 
 
 @cache
