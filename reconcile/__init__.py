@@ -1,1 +1,2 @@
-"""The pure engine: what a set of deliveries and records means. Uses the standard library only."""
+"""Pure engine: folds deliveries and records into ledgers, and matches them with books and
+statements. Uses the standard library only."""

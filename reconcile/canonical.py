@@ -36,15 +36,12 @@ _OF_VALUES: Final = json.JSONEncoder(
 
 
 def values_json(value: Any) -> str:
-    """Encode a value as JSON without blanks. A slotted dataclass is a list of its members."""
+    """Encode a value as JSON without blanks. A slotted dataclass becomes a list of its values."""
     return _OF_VALUES.encode(value)
 
 
 def _check(value: Any) -> None:
-    """Raise TypeError for a value without a canonical form.
-
-    A subclass of a plain type is encoded as that type.
-    """
+    """Raise TypeError for a value without a canonical form."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

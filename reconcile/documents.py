@@ -1,8 +1,7 @@
 """Types of the members of JSON documents, and their JSON Schema keywords.
 
 A document is a TypedDict beside the function that builds it, for example `OrderDocument`. The note
-on a member is its description. `Keywords` state what the type alone cannot express. The API's
-description is derived from these types.
+on a member is its description. `Keywords` state what the type alone cannot express.
 
 Leaves out: building a schema from a type; the API does that.
 """
@@ -47,8 +46,7 @@ NextNumber = Annotated[Count | None, _NEXT]
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type, followed by its annotations, the innermost annotation first. The wrappers
-    NotRequired and `| None` are removed from the type."""
+    """Return a type without NotRequired and `| None`, then its annotations, the innermost first."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])

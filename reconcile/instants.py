@@ -139,8 +139,7 @@ def _second(seconds: int) -> str:
 
 
 def format_instant(instant: Instant) -> str:
-    """Return RFC 3339 in UTC with `Z`. The seconds have 3 decimals or 6 decimals if they need them,
-    otherwise none."""
+    """Return RFC 3339 in UTC with `Z`, and with 0, 3 or 6 decimals of a second."""
     seconds, fraction = divmod(instant, SECOND)
     text = _second(seconds)
     if fraction == 0:
@@ -151,7 +150,6 @@ def format_instant(instant: Instant) -> str:
 
 
 def format_known(instant: Instant | None) -> str | None:
-    """Format an instant, or return None for None."""
     return None if instant is None else format_instant(instant)
 
 
@@ -160,12 +158,10 @@ THURSDAY: Final = 3
 
 
 def add_business_days(instant: Instant, days: int) -> Instant:
-    """Return the instant `days` business days later, at the same time of day. The result is never
-    later than LATEST.
+    """Return the instant `days` business days later, at the same time of day, at most LATEST.
 
-    Business days are Monday to Friday in UTC. Bank holidays count as business days, because they
-    differ by country and scheme. The windows of slow payment methods are long enough to include
-    them.
+    Business days are Monday to Friday in UTC. Bank holidays count, because they differ by country
+    and scheme; the windows of slow payment methods allow for them.
     """
     if days <= 0:
         return instant

@@ -44,7 +44,7 @@ _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, 
 """Arithmetic that raises instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Most digits before the point. A longer number does not fit in 64 bits."""
+"""Most digits before the point. More do not fit in 64 bits."""
 
 
 class MoneyError(ValueError):
@@ -63,7 +63,6 @@ class Money:
     currency: str
 
     def __str__(self) -> str:
-        """Format the amount for people: `KES 1,500.00`."""
         sign, whole, decimals = split_minor(self.minor, exponent_of(self.currency))
         return f"{self.currency} {sign}{int(whole):,}{'.' + decimals if decimals else ''}"
 

@@ -1,8 +1,7 @@
 """Calendar days and months as periods in a time zone.
 
-`2026-10` runs from its first microsecond to the first microsecond of November. Leaves out: which
-zone applies, and which months are closed. A zone is a `tzinfo`; where clocks change, a day has 23
-or 25 hours.
+`2026-10` runs from its first microsecond to the first microsecond of November. If clocks change, a
+day has 23 or 25 hours. Leaves out: which zone applies, and which months are closed.
 """
 
 import re
@@ -13,7 +12,7 @@ from typing import Final
 from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""Pattern of a month's name. The last month of 9999 is excluded, because no later month ends it."""
+"""Pattern of a month's name. December 9999 is excluded, because no later month ends it."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
@@ -23,7 +22,7 @@ class Month:
     """One calendar month.
 
     zone    the name of its time zone
-    bounds  the first microsecond of the month and of the next month; None for the bounds in UTC
+    bounds  the first microsecond of the month and of the next month; None for UTC's
     """
 
     year: int
@@ -58,8 +57,7 @@ class Month:
 
 
 def month_named(name: str) -> Month:
-    """Parse `2026-10` as a month in UTC. Raises ValueError for any other text. The message of the
-    error is a sentence."""
+    """Parse `2026-10` as a month in UTC. Raises ValueError, with a sentence, for any other text."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
@@ -80,12 +78,11 @@ def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
 class Calendar:
     """Calendar of days and months in one zone, where some months may be closed.
 
-    The first open month begins where the last closed month ended, in the zone in which that month
-    was counted. So months neither overlap nor leave a gap.
+    The first open month begins where the last closed month ended, in that month's zone. So months
+    neither overlap nor leave a gap.
     """
 
     def __init__(self, zone: tzinfo = UTC, *, closed: Month | None = None) -> None:
-        """Create a calendar whose last closed month is `closed`."""
         self.zone, self._closed = zone, closed
 
     @property
@@ -95,8 +92,7 @@ class Calendar:
     def day(self, text: str) -> tuple[Instant, Instant]:
         """Return the start of the day `2026-10-12` and of the day after.
 
-        Raises ValueError unless the text is a day of 1970 to 9999. The message of the error is a
-        sentence.
+        Raises ValueError, with a sentence, unless the text is a day of 1970 to 9999.
         """
         if _DAY.fullmatch(text) is None:
             raise ValueError("not a day such as 2026-10-01")
@@ -118,8 +114,8 @@ class Calendar:
         return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """Return an open month by its name. Raises ValueError for any other text. The message of
-        the error is a sentence."""
+        """Return an open month by its name. Raises ValueError, with a sentence, for any other
+        text."""
         plain = month_named(name)
         start = _month_start(plain.year, plain.number, self.zone)
         end = _month_start(plain.year, plain.number + 1, self.zone)
@@ -131,8 +127,8 @@ class Calendar:
     def month_at(self, instant: Instant) -> Month:
         """Return the open month of an instant. Raises ValueError for a closed month.
 
-        The days of a closed month may have been counted in another time zone. The closing of that
-        month states where the month begins and ends.
+        The days of a closed month may have been counted in another time zone, so its closing states
+        its bounds.
         """
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])

@@ -12,7 +12,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
-"""Word by which orders that need a person are counted and listed, as by a finding's code."""
+"""Code by which orders that need a person are counted and listed."""
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
 """Outcomes that need a person by themselves."""
@@ -38,7 +38,7 @@ def needs_person(ledger: Ledger) -> bool:
 
 
 def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
-    """Return the codes of the findings that are neither settled nor accepted, each code once."""
+    """Return the codes of findings that are neither settled nor accepted, each once."""
     found = [each for each in ledger.findings if each.code in ACCEPTABLE]
     if not found:
         return ()
@@ -54,8 +54,8 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
-    """Return a function that tells whether a person has accepted a finding of this ledger. An
-    acceptance does not count if evidence of the finding became known after it."""
+    """Return a test of whether a person accepted a finding. The acceptance is void if evidence of
+    the finding became known later."""
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id
@@ -77,8 +77,7 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether a finding needs no refund any more, because the money has gone back. This
-    includes the finding `refund_failed` if a later refund has the same amount.
+    """Return whether the money of a finding has gone back already.
 
     refunds  time of the last refund, by attempt, amount and currency
     """

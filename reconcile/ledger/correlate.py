@@ -1,19 +1,19 @@
 """Arrange the evidence of an order at one instant: which event belongs to which attempt.
 
-Leaves out: any judgement of outcome or money. Everything follows from references, never from the
-order of arrival.
+Leaves out: any judgement of outcome or money. References decide, never the order of arrival.
 
 A refund without a payment counts for the order that it names only if other evidence proves that the
-order exists. Without such evidence, the refund is in no ledger.
+order exists.
 
-An attempt is identified by (source, reference). The reference is the payment's; without one,
-the session's; without both, the order's. A coarse event names no payment. It belongs to the
-only attempt that it can mean: the single attempt of its session or order, the attempt with the
-dispute that it names, the single attempt with an equal claim, or the attempt that it repeats. If
-there is no such attempt, the event makes a new one, unless the event says nothing final.
+An attempt is identified by (source, reference). The reference is the payment's; without one, the
+session's; without both, the order's.
 
-Anyone may have sent an unconfirmed event. It is placed last and moves no signed or fetched event to
-another attempt. An event that the profile ignores belongs to no attempt.
+A coarse event names no payment. It joins the only attempt that it can mean: the single attempt of
+its session or order, the attempt with its dispute, the single attempt with an equal claim, or the
+attempt that it repeats. Otherwise it makes a new attempt, unless it says nothing new.
+
+Unconfirmed events may come from anyone. They are arranged last and move no signed or fetched event.
+Events that the profile ignores belong to no attempt.
 """
 
 from collections.abc import Sequence
@@ -36,16 +36,15 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 class Heard:
     """One event as received by `as_of`.
 
-    first    when the event first arrived
-    count    number of deliveries of the event
-    at       date that the provider gave; the first arrival if it gave none
-    by       ids of the evidence that assigns the event to this order or to another order. The
-             evidence is an assignment, or a record in which the shop named the event's payment or
-             session
-    whose    ids of other events, which show that the payment belongs to our shop
-    follows  ids that explain why the event belongs to the order of its payment. The ids are needed
-             in three cases: the event names another order, several orders claim the payment, or
-             another body with the event's id belongs to that order. Otherwise empty
+    first    first arrival of the event
+    count    number of its deliveries
+    at       the provider's date; the first arrival if it gave none
+    by       ids of evidence that assigns the event to an order: an assignment, or a record in which
+             the shop named the payment or session
+    whose    ids of other events that show that the payment is our shop's
+    follows  ids that explain why the event belongs to the order of its payment. Empty unless the
+             event names another order, several orders claim the payment, or another body with its
+             id belongs to that order
     """
 
     event: Event
@@ -58,8 +57,7 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return each event id once, then the ids of the evidence that assigned the events to this
-    order."""
+    """Return each event id once, then the ids of the evidence that assigned the events."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # mostly
         return (first.event.event_id,)
@@ -73,13 +71,13 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""A refund or dispute that ties events to an attempt, and the event that names the refund or
-dispute. A session ties events, too: its link has None in place of the refund."""
+"""Event that ties others to an attempt, with the refund or dispute that it names; None for a
+session."""
 
 
 @dataclass(slots=True)
 class SessionFile:
-    """The records about one logical payment. They all have the same idempotency key."""
+    """Records of one logical payment. They share an idempotency key."""
 
     requested: Record | None = None
     opened: Record | None = None
@@ -87,15 +85,15 @@ class SessionFile:
     unknown: Record | None = None
 
     def records(self) -> list[Record]:
-        """Return the records that exist, in the order of a session's life."""
+        """Return the existing records in the order of a session's life."""
         found = (self.requested, self.opened, self.refused, self.unknown)
         return [record for record in found if record is not None]
 
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind. If there are several records of one kind, the member is the
-    record that applies.
+    """Records of the merchant by kind. Of several records of one kind, the member is the one that
+    applies.
 
     prices       records that changed the price, in order
     named        records in which the shop named this order for a session or payment
@@ -104,9 +102,8 @@ class Filed:
     released_at  when a hold was last released; 0 if none was
     accepted     the record that last accepted a finding, by the code of the finding
     placed_at    when the order was placed, as the shop last stated it; None if it never did
-    not_canceled, not_fulfilled
-                 the last record that withdrew the cancellation or fulfillment; None if the shop has
-                 canceled or fulfilled the order again since
+    not_canceled, not_fulfilled  the last record that withdrew the cancellation or fulfillment; None
+                                 if the shop has canceled or fulfilled the order again since
     """
 
     placed: Record | None = None
@@ -185,10 +182,9 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events of the attempt, followed by the events that tie coarse events to it.
+        """Return these events, then the events that tie coarse events to the attempt.
 
-        An event that ties by session is left out if another returned event names a payment and the
-        same session.
+        A tie by session is left out if a returned event names a payment and that session.
         """
         if not self.links:
             return heard
@@ -200,9 +196,8 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Return the id of the record by which a person or the shop assigned the payment to this
-        order. Return None if there is no such record. An assignment outranks weaker claims on the
-        payment."""
+        """Return the id of the record that assigns the payment to this order; None if there is
+        none."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -257,7 +252,7 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Value for an order that has no records. It is shared, so never add to it."""
+"""Shared value for an order without records. Never add to it."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
@@ -308,13 +303,11 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the id of the record or event that proves that the order exists; empty if there is no
-    proof.
+    """Return the ids that prove that the order exists, the proving record or event first.
 
-    Neither a standalone refund nor an unconfirmed event is a proof. But a standalone refund of this
-    order may share a payment, session or event id with evidence of another order. In that case, the
-    other evidence is the proof. The result is then the id of that evidence, followed by the id of
-    the refund.
+    A standalone refund or an unconfirmed event is no proof. A standalone refund may share a
+    payment, session or event id with another order's evidence. That evidence is then the proof,
+    followed by the refund's id.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -354,14 +347,11 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Return four lists: the order's own events, foreign events, moved events, and events of
-    payments that are not ours.
+    """Divide the events into four lists: own, foreign, moved to another order, and not of our shop.
 
-    Each event is in only one list, and only once.
-
-    claims  records that assign a payment or session to an order, whatever order its events name
+    claims  records that assign a payment or session to an order
     placed  records that the shop placed an order
-    always  whether to apply `claims` in any case, and not only if an event concerns another order
+    always  apply `claims` even if no event concerns another order
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -405,8 +395,8 @@ def _hear(
 
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
-    """Remove and return the events of payments that belong to another shop or to an unknown shop. A
-    payment that a person or the shop assigns to an order counts as ours."""
+    """Remove and return the events of payments not known to be our shop's. An assigned payment
+    counts as ours."""
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
     for key, ids in shops.rests_on.items():
@@ -426,8 +416,8 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide events into the order's own events, foreign events and moved events. If the assignment
-    of an event was withdrawn, the event belongs to the order that it names."""
+    """Divide events into own, foreign and moved ones. A withdrawn assignment leaves an event to the
+    order that it names."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
@@ -468,12 +458,10 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
-    """Return the payments that renew an agreement of which an earlier payment was captured in this
-    order.
+    """Return the payments that renew an agreement first captured in this order.
 
-    An agreement has several payments, sorted by date and then by reference. Only the first captured
-    payment pays the order that its events name. A person or the shop can assign any later payment
-    to an order.
+    Only the first captured payment of an agreement pays the order that its events name. Later
+    payments need an assignment.
     """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
@@ -515,7 +503,7 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
 
 
 def file_records(records: Sequence[Record]) -> Filed:
-    """Sort the order's own records by kind, taking them in the order of their recording."""
+    """Sort the order's records by kind, in the order of recording."""
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":
@@ -601,8 +589,7 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to an attempt. If the event can only be about one known attempt,
-    add it to that attempt. Otherwise add it to a new attempt."""
+    """Add each unconfirmed event to the only known attempt that it can mean, else to a new one."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -629,8 +616,7 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each coarse event to an attempt. If the event can only be about one known attempt, add it
-    to that attempt. Otherwise add it to a new attempt.
+    """Add each coarse event to the only known attempt that it can mean, else to a new one.
 
     level  events that are equally coarse
     """
@@ -661,8 +647,7 @@ def _with_coarse(
 
 
 def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
-    """Return the attempts of the event's source and session. A coarse event may be about any of
-    these attempts."""
+    """Return the attempts that a coarse event may mean, by source and session."""
     session = event.session
     return [
         attempt
@@ -672,8 +657,7 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the attempt that a coarse event is about. Return None if the event does not show which
-    of these attempts is meant."""
+    """Return the attempt that a coarse event means; None if that is unclear."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -691,12 +675,10 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt on which an event about a refund or dispute returns money. Return None if
-    the attempt is unknown.
+    """Return the attempt on which a refund or dispute returns money; None if unknown.
 
-    Choose the attempt whose events name the same refund or dispute. If there is none, choose the
-    only captured attempt. If several attempts are captured, choose an attempt with an event of the
-    same claim and amount.
+    This is the attempt that names the refund or dispute, else the only captured attempt, else a
+    captured attempt with an equal claim and amount.
     """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
@@ -715,11 +697,10 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Return whether a coarse event that fits no single attempt brings no new information. This is
-    so in each of these cases:
+    """Return whether a coarse event adds no information.
 
-    - the event states neither a final result nor refunded money
-    - its captured amount is the sum of the captures of the attempts
+    It states no final result and no refunded money, or its captured amount is the sum of the
+    attempts' captures.
     """
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
@@ -738,7 +719,6 @@ def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
 
 
 def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
-    """Return whether the attempt already has an event with this claim, movement and amount."""
     others = [h.event for h in attempt.claims.get(event.claim, ())]
     return any(event.movement == o.movement and event.money in (None, o.money) for o in others)
 
@@ -746,8 +726,7 @@ def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
 def _with_sessions(
     order: str, attempts: list[AttemptEvidence], filed: Filed
 ) -> list[AttemptEvidence]:
-    """Add the records of each session to the attempts of that session. If the session has no
-    attempt, make a new attempt for its records."""
+    """Add the records of each session to its attempts, or to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for file in filed.sessions.values():
         source = next((record.source for record in file.records() if record.source), "")

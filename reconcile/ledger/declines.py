@@ -1,10 +1,9 @@
 """Words for customers about a decline, by the payment service's code.
 
-Leaves out: every reason that would help a thief, or accuse a customer. A stolen card, a suspicion
-of fraud and a block list read like a decline without any reason, as Stripe
+Leaves out: every reason that would help a thief or accuse a customer. A stolen card, suspected
+fraud and a block list read like a decline without a reason, as Stripe
 (docs.stripe.com/declines/codes) and Adyen (docs.adyen.com/development-resources/refusal-reasons)
-advise. A code that is not in this table reads like that, too. Only the codes are from these
-services.
+advise. Unknown codes read alike. Only the codes are from these services.
 """
 
 import re
@@ -91,6 +90,5 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return the words in which a customer is told about a decline code. Return None for a code
-    that has no such words."""
+    """Return a customer's words for a decline code; None for a code without words."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

@@ -33,8 +33,7 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return why payments are in doubt. Each payment has its own reasons, in the order in which the
-    checks find them.
+    """Return why payments are in doubt, each payment's reasons in the order of the checks.
 
     price      price of the order if all statements agree
     priced_by  ids of the statements of the price
@@ -96,18 +95,16 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Most payments of one order whose sums are compared with its prices: they have 255 sums.
-If there are more payments, each is compared alone."""
+"""Most payments of one order whose sums are compared with its prices: they have 255 sums. Beyond
+that, each payment is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that are in doubt because they fit no price. For the other payments,
-    return the ids of the records with the prices that they fit.
+    """Return the payments that fit no price, and the ids of the price records that the others fit.
 
-    A payment is checked if the policy lists its source, and if only the order number links the
-    payment to the order. A payment fits if its amount is a price that was valid at its date or
-    later. Several checked payments also fit if together they add up to such a price. If only the
-    sum of all payments were compared, a stranger's payment could put two genuine payments in doubt.
+    Checks payments of the policy's sources that only the order number links to the order. A payment
+    fits a price that was valid at its date or later, alone or in a sum of checked payments. Partial
+    sums count, so that a stranger's payment cannot put two genuine payments in doubt.
     """
     found = [
         each
@@ -129,8 +126,8 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the first price of the order to which these payments add up; None if there is none.
-    Compare only the price that was valid at the first capture, and later prices."""
+    """Return the first price, of those valid since the first capture, that these payments add up
+    to."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -148,10 +145,9 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether the payments' captures add up to the price after discounts. Amounts on top of
-    the price do not count.
+    """Return whether the captures add up to the price after discounts, without amounts on top.
 
-    percent  largest share of the price that the shop's discount may take off, as in `discounted`
+    percent  largest share of the price that the shop's discount may take off
     """
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])
@@ -162,10 +158,10 @@ def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Group events that share source and id but differ in body.
+    """Group events with one source and id but different bodies.
 
-    Each group contains an event of this order. Unconfirmed and ignored events contradict nothing,
-    so they are in no group.
+    Each group has an event of this order. Unconfirmed and ignored events are left out, because they
+    contradict nothing.
     """
     others = case.foreign + [h for h in case.moved if h.event.standing != "unconfirmed"]
     heard = case.heard + others if others else case.heard
@@ -183,14 +179,14 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 
 
 def _substance(heard: Heard) -> tuple[object, ...]:
-    """Return the parts in which two bodies with one id must agree: kind, money and references."""
+    """Return the parts in which two bodies with one id must agree."""
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.unclear, e.order, e.session,
             e.payment, e.movement, e.capture)  # fmt: skip
 
 
 class Shared(NamedTuple):
-    """An attempt of this order that is also claimed by events or records of another order.
+    """Attempt of this order that another order's events or records also claim.
 
     records  records of the other order, and records in which the shop named the attempt for this
              order
@@ -202,14 +198,13 @@ class Shared(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of all events and records that claim the attempt. Some claim it for this
-        order, and some for the other order."""
+        """Return the ids of all evidence that claims the attempt, for either order."""
         records = tuple([record.record_id for record in self.records])
         return all_cites(self.attempt) + cites_of(self.heard) + records
 
 
 def shared_references(case: Case) -> list[Shared]:
-    """Return the attempts of this order that events or records of another order claim."""
+    """Return the attempts of this order that another order's evidence claims."""
     found = []
     for attempt in case.attempts if case.foreign or case.foreign_records else ():
         if (not attempt.heard and not attempt.files) or attempt.assignment:
@@ -235,10 +230,10 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Return whether an amount is the price multiplied by exactly the currency's factor.
+    """Return whether an amount is exactly the price times the currency's factor: minor units taken
+    for major units.
 
-    If so, minor units were taken for major units. The factor of a currency without decimals is
-    taken as 100, because most other currencies have that factor.
+    For currencies without decimals the factor is 100, as in most other currencies.
     """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False
@@ -254,10 +249,9 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return the reasons why a payment is in doubt that follow from its own events.
+    """Return a payment's own reasons for doubt.
 
-    unclear  whether an event states an amount that cannot be read exactly. If so, there is no
-             second reason for the missing amount
+    unclear  whether an event states an inexact amount, so that a missing amount is no second reason
     """
     found = []
     named = ("attempt", payment.attempt.reference)
@@ -284,8 +278,7 @@ def _reasons(
 
 
 def _other_currency(payment: Payment) -> Iterable[Reason]:
-    """Yield a reason if money went back, or is disputed, in a currency in which no money was
-    captured."""
+    """Yield a reason if money was returned or disputed in a currency that was never captured."""
     came = {m.money.currency for m in payment.captures if m.money is not None}
     if not came:
         return
@@ -311,8 +304,8 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return an attempt's cancellations that the provider dated after the first capture. If the
-    order of the dates is unknown because a date is missing, return those cancellations, too."""
+    """Return cancellations after the first capture, and those whose order is unknown because a date
+    is missing."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

@@ -30,7 +30,7 @@ ClaimKind = Literal[
     "unrecognized",
     "ignored",
 ]
-"""Closed vocabulary of statements that one event can make about one attempt."""
+"""Closed vocabulary of an event's claims about an attempt."""
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
@@ -66,11 +66,11 @@ ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 """Standings of events that we fetched from the provider."""
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
-"""Standing of an event that can make an order pending, and nothing else."""
+"""Standing of an event that can only make an order pending."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""The shop that an event's payment belongs to, according to the event; `unstated` if it names none.
-Used only if the settings of the source ask for the shop."""
+"""Whether an event's payment belongs to our shop; `unstated` if the event names no shop. Used only
+if the source's settings ask for it."""
 
 PartKind = Literal[
     "base",
@@ -114,8 +114,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Statements of one provider answer about the position of a payment. The answer was fetched
-    from the provider.
+    """One statement of a fetched provider answer about a payment's position.
 
     member     subject of the statement, such as the captured sum or a single refund
     reference  reference of a single refund or chargeback
@@ -229,7 +228,7 @@ RETURNS: Final = (
     "inquiry",
     "enquiry",
 )
-"""Words that say that money goes back, or that somebody claims money back."""
+"""Words in a kind's name that suggest returned or reclaimed money."""
 
 _TWO_WORDS: Final = frozenset(
     (("charge", "back"), ("charged", "back"), ("claw", "back"), ("clawed", "back"))
@@ -255,7 +254,6 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Return whether a kind of event contains a word of RETURNS. Every grammatical form of the word
-    counts."""
+    """Return whether a kind of event contains a word of RETURNS in any grammatical form."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

@@ -30,7 +30,7 @@ from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, MANY, REASONS
 from reconcile.money import Money, to_json
 
 UNFILLED: Final = "(missing)"
-"""Text shown for a fact that a sentence needs but its reason lacks. It marks a bug."""
+"""Placeholder for a fact that a reason lacks. It marks a bug."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
     "unresolved": "This stays so until a person settles it with the provider; do not ship",
@@ -68,7 +68,7 @@ def finding_sentence(code: FindingCode, facts: Facts) -> str:
 
 
 AWAITS_CONFIRMATION: Final = "The provider's own answer would change this"
-"""Sentence on an order that waits for the provider without a deadline."""
+"""Sentence for an order that waits for the provider without a deadline."""
 
 _MAY_BE_MISSING: Final = {
     "reason": " ({})",
@@ -82,15 +82,14 @@ _MAY_BE_MISSING: Final = {
     "refused_discount": "; a discount of {} at the provider does not count, as "
     "TALLYHOOK_ACCEPT_PROVIDER_DISCOUNTS does not accept it",
 }
-"""Optional facts, and the words around them if they are present."""
+"""Optional facts, with their surrounding words."""
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
-"""Facts that read as `an unknown amount` where they are not known."""
+"""Facts shown as `an unknown amount` if not known."""
 
 
 class _Words(dict[str, str]):
-    """Texts of facts, by name. A missing fact is UNFILLED, or an empty text if the fact is
-    optional."""
+    """Texts of facts by name: UNFILLED for a missing fact, empty for an optional one."""
 
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED
@@ -164,8 +163,8 @@ def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
 
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
-    """Return sentences on what happened, why, and what would change it.
-    Each sentence cites its ids. Many like findings or attempts share one sentence."""
+    """Return sentences on what happened, why, and what would change it, each with cited ids. Many
+    similar findings or attempts share one sentence."""
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
         sentences += attempt_sentences(ledger.attempts)
@@ -190,8 +189,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return the ids that the reasons of the outcome cite, and the ids that the reasons not to
-    fulfill cite. The id of the record by which the shop canceled the order is included."""
+    """Return the ids cited for the outcome, for not fulfilling, and for the shop's cancellation."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled
@@ -221,7 +219,7 @@ def finding_text(finding: Finding) -> str:
 
 
 def withheld_text(reason: Reason) -> str:
-    """Return a sentence that says why a paid order must not be shipped. The sentence cites ids."""
+    """Return a sentence, with cited ids, on why a paid order must not be shipped."""
     return f"Do not ship: {_reason(reason)}"
 
 
@@ -294,7 +292,6 @@ def window_document(window: PaymentWindow) -> ledger_documents.WindowDocument:
 
 
 def _totals(ledger: Ledger) -> ledger_documents.TotalsDocument:
-    """Return the totals in the order's currency, with other currencies under `others`."""
     balances = {b.currency: b for b in ledger.balances}
     main = next(iter(ledger.balances), None)
     if ledger.expected is not None:
@@ -331,9 +328,6 @@ def _totals(ledger: Ledger) -> ledger_documents.TotalsDocument:
 
 
 def _sides(balance: Balance) -> ledger_documents.BalanceDocument:
-    """Return the amounts captured and refunded in one currency. Add the amounts reversed and lost
-    if they are not zero."""
-
     def money(minor: int) -> MoneyDocument:
         return to_json(Money(minor=minor, currency=balance.currency))
 
@@ -353,7 +347,7 @@ def _timeline_row(
 ) -> ledger_documents.TimelineRowDocument:
     """Return one event of the timeline.
 
-    attempt  the attempt that the event belongs to; None if it could belong to several
+    attempt  attempt that the event belongs to; None if it could belong to several
     """
     event = heard.event
     notes = []
@@ -384,7 +378,7 @@ def _timeline_row(
 
 
 def ledger_summary(ledger: Ledger) -> ledger_documents.SummaryDocument:
-    """Return one row of a list: what happened, without evidence. `plain` is for a customer."""
+    """Return a ledger as one row of a list, without evidence. `plain` is for a customer."""
     return {
         "order": ledger.order,
         "outcome": ledger.outcome,

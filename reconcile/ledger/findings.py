@@ -1,7 +1,7 @@
-"""Observations on a ledger. Each check is a small function. Two tuples list all checks.
+"""Observations on a ledger. Each check is a small function in one of two tuples.
 
-Leaves out: decisions. A finding never changes an outcome; it tells a person what to know. A check
-is a function of the Case and its Judgement, so findings do not depend on the order of arrival.
+Leaves out: decisions. A finding never changes an outcome. Checks read the Case and its Judgement,
+so the order of arrival does not matter.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
-"""Claims that can contradict each other on one attempt. Some pairs of these claims do not."""
+"""Claims that can contradict each other on one attempt."""
 
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
@@ -107,8 +107,7 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """Return the `id()` of each event that arrived out of order. Events with equal dates may arrive
-    in any order."""
+    """Return the `id()` of each event that arrived out of order. Equal dates have no order."""
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -156,8 +155,6 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
 
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
-    """Return whether the provider dates an event after the last capture. Return False if the event
-    or a capture has no provider date."""
     compared = [heard, *captured]
     if any(each.event.occurred_at is None for each in compared):
         return False
@@ -165,8 +162,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss of one dispute contradict each other. If the provider gives
-    them different dates, the later event is a new decision, and there is no contradiction."""
+    """Return whether a win and a loss of one dispute contradict each other. Different dates mean a
+    new decision instead."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -174,7 +171,6 @@ def _same_end(won: Heard, lost: Heard) -> bool:
 
 
 def _recovered(attempt: AttemptEvidence) -> list[Finding]:
-    """Find declines of one payment before it succeeded."""
     captured = attempt.claims.get("succeeded")
     declined = attempt.claims.get("declined")
     if captured is None or declined is None:
@@ -197,8 +193,7 @@ def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) ->
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
-    """Report a capture that came too late. The capture happened or became known after the attempt's
-    deadline, or the attempt had already timed out or expired."""
+    """Find a capture after the attempt's deadline, or after it timed out or expired."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
         # Not given up: the provider has been asked since the unconfirmed event arrived.
@@ -252,8 +247,7 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
-    """Report each payment that was assigned to this order, and that an event or the shop later
-    claims for another order."""
+    """Find payments assigned to this order that later evidence claims for another order."""
     found: dict[tuple[str, str], list[str]] = {}
     for attempt in case.attempts:
         record = case.filed.assigned.get(attempt.assignment or "")
@@ -282,8 +276,7 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Return all findings, in the order of the vocabulary. Findings of one code are in the order in
-    which the checks yield them."""
+    """Return all findings in the order of the vocabulary, then of the checks."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
@@ -331,8 +324,7 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """Return the earliest instant since which the order is known to be paid and nothing has
-    prevented shipping."""
+    """Return since when the order is known to be paid, with nothing to prevent shipping."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -343,8 +335,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return when the order became fully paid. This is the arrival of the payment that brought the
-    kept money up to the price."""
+    """Return when the payment arrived that brought the kept money up to the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST
@@ -368,8 +359,7 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return the instant after which a paid order that is not fulfilled is reported in a finding.
-    Return None if no such finding is possible."""
+    """Return when a paid, unfulfilled order becomes a finding; None if it cannot."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -380,7 +370,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
-    """Report an order that was ready to be shipped, and was not shipped within the allowed time."""
+    """Find an order that could be shipped, but was not shipped in the allowed time."""
     placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []
@@ -401,7 +391,7 @@ _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "ch
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that was fulfilled though it was not paid in full, or was fully returned."""
+    """Find a fulfilled order that was not fully paid, or whose money all went back."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []

@@ -18,7 +18,7 @@ from reconcile.money import Money
 
 
 def semantic_duplicate(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find movements of money that were stated more than once, by events with different ids."""
+    """Find movements of money that events with different ids state more than once."""
     found: list[Finding] = []
     for movement in judgement.movements:
         # Events of a dispute are its steps, not repetitions.
@@ -86,8 +86,7 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments that are linked to the order only by the order number, and whose amounts fit no
-    price of the order."""
+    """Find payments linked only by the order number whose amounts fit no price."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -117,8 +116,7 @@ def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Fin
 
 
 def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
-    """Return a fact with the amount in this currency that refunds under way will give back. Return
-    an empty tuple if no such refund is under way."""
+    """Return the amount that refunds under way will return, as a fact; empty if there is none."""
     minor = sum([outcome.under_way(payment, currency) for payment in judgement.payments])
     return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 
@@ -142,7 +140,6 @@ def _surplus(judgement: outcome.Judgement, expected: Money) -> Finding:
 
 
 def _mismatch(code: FindingCode, judgement: outcome.Judgement, captured: list[Movement]) -> Finding:
-    """Build the finding that the captured money differs from the price."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     facts += [("expected", money) for money in expected.stated]
@@ -256,9 +253,7 @@ def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]
 
 
 def _failed_amount(failed: list[Heard], payment: movements.Payment) -> Money | None:
-    """Return the amount of a failed refund. The events of the failure state the amount, or else
-    other events of the refund. Return None if no event states an amount, or if the stated amounts
-    differ."""
+    """Return the amount of a failed refund; None if no event states it or events differ."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
     for group in (failed, begun if name is not None else []):
@@ -284,8 +279,8 @@ def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Report each reversal whose stated amount differs from its payment and from every capture. The
-    code of the finding is `reversal_amount_mismatch`."""
+    """Find `reversal_amount_mismatch`: the amount differs from its payment and from every
+    capture."""
     return [
         Finding(
             code="reversal_amount_mismatch",
@@ -302,8 +297,7 @@ def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def unread_money_event(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Report each event of an unknown kind that seems to be about money going back, by the words in
-    the name of its kind."""
+    """Find events of unknown kinds whose names suggest returned money."""
     return [
         Finding(
             code="unread_money_event",

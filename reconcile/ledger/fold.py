@@ -95,9 +95,8 @@ the customer.
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Return whether the order is finished at the ledger's instant.
 
-    A finished order has a final outcome, no open dispute, no pending decision, no open window of a
-    slow payment and no finding of severity error. It shares no evidence with another order, and no
-    delivery or record of it has arrived for `quiet`.
+    The outcome is final, nothing is open or pending, and no finding is an error. It shares no
+    evidence with another order, and nothing arrived for `quiet`.
     """
     return (
         ledger.outcome in FINAL
@@ -120,26 +119,24 @@ def is_known(ledger: Ledger) -> bool:
 
 
 def is_disputed(ledger: Ledger) -> bool:
-    """Return whether a dispute is open. The outcome does not always show this,
-    because other money may make up the price, or all money may be refunded already."""
+    """Return whether a dispute is open. The outcome may hide it if other money makes up the price
+    or all is refunded."""
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 
 
 def is_window_open(ledger: Ledger) -> bool:
-    """Return whether a slow payment of the order is under way, or can still be revoked.
-    A payment that is overdue at its provider is under way."""
+    """Return whether a slow payment is under way, overdue, or still revocable."""
     window = ledger.window
     revocable = window.revocable_until
     return window.expected_by is not None or (revocable is not None and revocable > ledger.as_of)
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return when the order got its final outcome, by the dates of its evidence. Return None if the
-    order has no final outcome.
+    """Return when the order got its final outcome, by the dates of its evidence; None if it has
+    none.
 
-    The result is the date of the first capture. Money that goes back later does not reopen an
-    order. Without a capture, the result is the end of the last attempt. If nobody tried to pay, it
-    is the date of the shop's cancellation. The result is never after the ledger's instant.
+    This is the first capture, else the end of the last attempt, else the shop's cancellation. Money
+    that goes back later does not reopen an order. The result is never after the ledger's instant.
     """
     if ledger.outcome not in FINAL:
         return None

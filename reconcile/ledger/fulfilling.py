@@ -1,11 +1,11 @@
-"""Every reason why a paid order must not be fulfilled.
+"""Reasons why a paid order must not be fulfilled.
 
 Leaves out: whether the order is paid; `outcome` decides that. A shop may ship if `fulfillable` is
 true: the outcome is `succeeded` and there is no reason here.
 
-Money that may still go back is on hold, at most as much as its payment still has. It comes from an
-open dispute, a refund under way, or an event of an unknown kind whose words speak of money going
-back. An event that names no known payment may be about any payment, so it holds all money.
+Money is on hold for an open dispute, a refund under way, or an unread event that speaks of returned
+money. The hold is at most what its payment still has. If the event names no known payment, all
+money is on hold.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from reconcile.money import Money
 
 
 def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
-    """Return every reason not to fulfill a paid order. Return none if the order is not paid."""
+    """Return every reason not to fulfill; none if the order is not paid."""
     if judgement.outcome != "succeeded":
         return ()
     found = []
@@ -40,9 +40,9 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Return whether the order is free.
+    """Return whether the shop says that the order is free, and a signed or fetched event ended a
+    session with zero.
 
-    The shop must say so, and a signed or fetched event must say that a session ended with zero.
     Tenders that leave nothing due are not enough.
     """
     placed = case.filed.placed
@@ -59,8 +59,8 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Return whether the policy requires the shop's own price for this order.
-    It requires one only for orders that began after the policy took effect."""
+    """Return whether the policy requires the shop's price. Orders begun before it took effect are
+    exempt."""
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -84,8 +84,8 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Yield a reason if returns of money could make the order underpaid. The returns that count are
-    refunds under way, unread events and disputes."""
+    """Yield a reason if refunds under way, unread events or disputes could leave the order
+    underpaid."""
     price = judgement.expected.money
     if price is None:
         return
@@ -108,9 +108,8 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount of a payment that is on hold, and the events that put it on hold. Open
-    disputes with an amount are not included. Refunds under way, unread events, and disputes without
-    an amount never hold more than the payment still has."""
+    """Return the amount of a payment on hold, and the events behind it. Disputes with an amount are
+    not included."""
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -126,7 +125,7 @@ def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
 
 
 def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
-    """Return events about money that may go back on an unknown payment."""
+    """Return events on money that may go back that name no known payment."""
     found = [h for h in case.heard if h.event.claim == "unrecognized" and is_unread(h)]
     if found:
         placed = {id(h) for attempt in case.attempts for h in attempt.heard}
@@ -141,9 +140,10 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals on this uncaptured payment that may in fact be about a captured payment.
-    That is possible in two cases: the reversal names no payment, or no event of the captured
-    payment names the payment."""
+    """Return the reversals of this uncaptured payment that may mean a captured one.
+
+    That is possible if the reversal, or every event of the captured payment, names no payment.
+    """
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

@@ -1,8 +1,7 @@
-"""Combine similar findings, attempts and ids into one sentence where there are many.
+"""Combine many similar findings, attempts or ids into one sentence.
 
-Leaves out: the words of findings and reasons, which are in `vocabulary`. A ledger lists each
-finding and attempt separately. Code that shows them to a reader calls `grouped` or
-`grouped_reasons` first.
+Leaves out: the words, which are in `vocabulary`. A ledger lists each finding and attempt
+separately. Code that shows them calls `grouped` or `grouped_reasons` first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +24,7 @@ ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join at most `most` texts, and only as many as fit into NAMED_CHARACTERS. If some texts are
-    left out, append their number."""
+    """Join at most `most` texts and NAMED_CHARACTERS characters, and append the number left out."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -42,8 +40,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield the items in groups. If more than ONE_BY_ONE items share a code, they form one group at
-    the place of the first such item. Every other item is a group of its own."""
+    """Yield items in groups: one for each code with more than ONE_BY_ONE items, else one per
+    item."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -70,10 +68,9 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return the reasons why attempts ended, as pairs of attempt references and a reason.
+    """Return pairs of attempt references and the reason why these attempts ended.
 
-    Usually each pair has one attempt. But if more than ONE_BY_ONE attempts ended for reasons with
-    the same code, these attempts share one pair.
+    More than ONE_BY_ONE attempts with one reason code share a pair.
     """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
@@ -87,10 +84,10 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 
 
 def joined(each: Sequence[Facts]) -> Facts:
-    """Merge the facts of several findings, so that each name has one value.
+    """Merge the facts of several findings into one value per name.
 
-    For numbers and deadlines, keep the largest value. For other instants, keep the first value, and
-    add the last value as `last_…`. Join up to ONE_BY_ONE texts. Omit amounts that differ.
+    Keep the largest number or deadline, and the first and last (`last_…`) of other instants. Join
+    up to ONE_BY_ONE texts. Omit amounts that differ.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

@@ -15,10 +15,10 @@ from reconcile.ledger.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The deliveries and records of one order.
+    """Deliveries and records of one order.
 
-    The history includes deliveries whose events name another order, if an event shares a reference
-    or an id with this order. The fold must see such a contradiction.
+    Includes deliveries that name another order but share a reference or id, so that the fold sees
+    the contradiction.
     """
 
     order: str
@@ -44,34 +44,28 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant at which to fold: `now`, or the latest arrival of a delivery or record
-        if that is later.
-
-        Arrivals after `now` exist if a fast clock was set back. A fold at `now` would leave them
-        out.
-        """
+        """Return the instant at which to fold: `now`, or the latest arrival if a fast clock dated
+        it later."""
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return a copy of the history with the wrong instants that a fast clock gave to deliveries
-        and records."""
+        """Return a copy with the wrong instants that a fast clock gave."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return a copy of the history with corrected instants for misdated deliveries and records.
-        The corrected instant is when the clock was set right. This method undoes `as_stored`."""
+        """Return a copy in which misdated members count from when the clock was set right. Undoes
+        `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return the history with new instants for some deliveries and records.
+        """Return a copy with new instants for some members.
 
-        moves  pairs of an id and its new instant. If an id occurs several times, the earliest
-               instant counts
+        moves  pairs of an id and its new instant; the earliest counts
         """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:

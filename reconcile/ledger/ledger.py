@@ -1,4 +1,4 @@
-"""The result of a fold: one order's ledger and its parts. Values only.
+"""Result of a fold: one order's ledger and its parts. Values only.
 
 Leaves out: wording. Reasons and findings carry a code, cited ids and facts; `vocabulary`, `explain`
 and `plain` turn those into sentences.
@@ -101,7 +101,7 @@ class Attempt:
 
     @property
     def overdue(self) -> bool:
-        """Return whether a slow payment's window is over and its end is unknown."""
+        """Return whether a slow payment's window is over without a known end."""
         return self.reason.code == OVERDUE
 
 
@@ -134,8 +134,7 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Return the events that state the movement. For a lost dispute, return only the events of
-        the loss."""
+        """Return the events that state the movement; for a lost dispute, only the loss."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]

@@ -114,7 +114,7 @@ class CitedFindingDocument(TypedDict):
 
 
 class LedgerMembers(TypedDict):
-    """Members of a ledger's document that are the same for every reader."""
+    """Members of a ledger's document for every reader."""
 
     order: documents.OrderReference
     as_of: documents.InstantText

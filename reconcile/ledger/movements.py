@@ -1,13 +1,18 @@
-"""Movements of money on each payment. Each movement counts once, however many events state it.
+"""Movements of money on each payment, each counted once however many events state it.
 
-Leaves out: whether the amount is right, and which payments are in doubt because of other events or
-orders. `doubt` and `outcome` judge that.
+Leaves out: whether the amount is right, and doubts because of other events or orders. `doubt` and
+`outcome` judge that.
 
-A movement is one of these: one capture per attempt, or per capture reference if the profile names
-one; one refund per refund reference, or per event id if there is none; an amount that running
-totals and positions state beyond these refunds; one reversal; the loss of each dispute. If a later
-state takes money back, that is a separate movement with a negative amount. If events state
-different amounts for one movement, no amount is entered: the first to arrive does not win.
+The movements are:
+
+- one capture per attempt, or per capture reference if the profile names one
+- one refund per refund reference, or per event id without one
+- amounts by which running totals and positions exceed these refunds
+- one reversal
+- the loss of each dispute
+
+If a later state takes money back, that is a separate, negative movement. If events state different
+amounts for one movement, no amount is entered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -196,8 +201,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Return whether the whole payment has gone back, so that no money is left for a pending
-    refund."""
+    """Return whether no money is left for a pending refund."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -211,7 +215,7 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return the captures of an attempt: one capture, or one for each capture reference.
+    """Return one capture of an attempt, or one per capture reference.
 
     If there are several captures, an event without a capture reference is compared with their
     total:
@@ -244,13 +248,12 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return the captures with an amount that a record states. Do so only if the captures are known
-    from the provider's answers alone, because such answers state no amount.
+    """Return captures with the amount of a record, if only provider answers without an amount
+    report them.
 
-    There are two records that may state the amount. The first is the assignment of the payment, if
-    a statement line proves its amount. The second is the record in which the shop named the amount
-    of the session. The amount of a session counts only once. If the session has several payments,
-    it counts for the payment with the earliest answer.
+    The amount comes from an assignment that a statement line proves, or from the record in which
+    the shop named the session's amount. A session's amount counts once, for the payment with the
+    earliest answer.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -275,7 +278,6 @@ def _as_named(
 
 
 def _total(captures: list[Movement]) -> Money | None:
-    """Return the sum of captures; None if an amount is unknown, or if currencies differ."""
     amounts = [m.money for m in captures if m.money is not None]
     if len(amounts) < len(captures) or len({money.currency for money in amounts}) != 1:
         return None
@@ -286,12 +288,11 @@ def _total(captures: list[Movement]) -> Money | None:
 
 
 class Refunds:
-    """The refunds of one attempt: done, under way, failed, and their running totals.
+    """Refunds of one attempt: done, under way, failed, and their running totals.
 
     A refund is identified by its reference, else by its event id. A failed refund counts only if it
-    was done later. The amount of a failed refund is subtracted from every running total that is
-    dated between the refund and its failure. A reversal with the reference of a failed refund does
-    not count.
+    was done later. It is deducted from running totals dated between the refund and its failure. A
+    reversal with its reference does not count.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -320,13 +321,12 @@ class Refunds:
         return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
-        """Return failures of refunds, except refunds that succeeded later."""
+        """Return failures of refunds that did not succeed later."""
         known = (None, *self._failed)
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once. For each currency, also return movements for the amounts by
-        which running totals exceed the refunds."""
+        """Return each refund once, and what running totals state beyond them, by currency."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -349,8 +349,7 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return two movements that cancel each other out: the refund and its reversal. Do so if
-        the failure of the refund is known only from the provider's answers. Otherwise return an
+        """Return a refund and its reversal if only provider answers report its failure, else an
         empty list."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
@@ -363,8 +362,7 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return the failed refunds whose failure only one answer reports. No later answer has
-        confirmed the failure."""
+        """Return failed refunds whose failure no second answer has confirmed."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -375,14 +373,10 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return each running total that exceeds all earlier running totals, with the events that
-        state it.
+        """Return each rise of the running total, with the events that state it.
 
-        Return only the largest running total in each of these cases:
-
-        - events report single refunds or failed refunds
-        - dates are missing
-        - an event id has several bodies
+        Return only the largest total if events report single or failed refunds, dates are missing,
+        or an event id has several bodies.
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -398,8 +392,8 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units. Deduct each refund that the running total
-        includes and that failed later."""
+        """Return an event's running total in minor units, less included refunds that failed
+        later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -434,10 +428,10 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return all refunds under way that have no reference, as one pending refund.
+        """Return all refunds under way without a reference, as one pending refund.
 
-        It is unknown which event ends a refund without a reference. So every finished or failed
-        refund is deducted, except refunds that have the reference of another refund under way.
+        Nothing shows which event ends such a refund. So every finished or failed refund is
+        deducted, except those with the reference of another refund under way.
         """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
@@ -461,8 +455,7 @@ class Refunds:
         return [PendingRefund(heard, Money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
-        """Return the events that may have ended a pending refund that has no reference. Each event
-        is a pair of its date and its amount."""
+        """Return date and amount of each event that may have ended a refund without a reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
         # A refund that was done and failed later ended the pending refund on the day it was done.
@@ -489,11 +482,10 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for the part of a stated sum that exceeds the single movements of this kind.
+    """Return movements for the part of a stated sum beyond the single movements of this kind.
 
-    Each change of the sum is one movement. If the sum fell and no later answer has confirmed the
-    fall, the difference is added to `undos`. The single movements that failed are not part of this
-    difference.
+    Each change of the sum is one movement. A fall that no later answer confirms is added to
+    `undos`.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -521,8 +513,8 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add a capture for the part of a stated sum that exceeds the known captures. A fall of the sum
-    becomes a reversal."""
+    """Add a capture for the part of a stated sum beyond the known captures. A fall becomes a
+    reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -574,7 +566,7 @@ def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
 
 
 def _dated_after(stating: list[Heard] | None, failures: list[Heard]) -> bool:
-    """Return whether the provider dates a refund after its failure. It was then tried again."""
+    """Return whether a refund succeeded after its failure, by the provider's dates."""
     if not stating or not _all_dated([*stating, *failures]):
         return False
     return max([h.at for h in stating]) > max([h.at for h in failures])
@@ -589,14 +581,12 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Group events by refund. Events with one refund reference form a group. Events without a
-    refund reference are grouped by event id."""
+    """Group events by refund reference, or by event id without one."""
     events = list(heard)
     return [*_by_reference(events).values(), *_unnamed(events)]
 
 
 def _unnamed(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Group the events without a refund reference by their event id."""
     groups: dict[str, list[Heard]] = {}
     for each in heard:
         if each.event.movement is None:
@@ -605,7 +595,6 @@ def _unnamed(heard: Iterable[Heard]) -> list[list[Heard]]:
 
 
 def _largest(heard: Sequence[Heard]) -> Money | None:
-    """Return the largest amount that events state; None if one of the events states none."""
     known = [each.event.money for each in heard if each.event.money is not None]
     if len(known) < len(heard):
         return None
@@ -618,8 +607,8 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
     """Group the events of disputes by their reference.
 
-    Events without a reference belong to the only dispute. If there are several or none, they make a
-    dispute of their own.
+    Events without one belong to the only dispute. If there are several or none, they form their
+    own.
     """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
@@ -633,8 +622,8 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build one dispute from its events. The last event decides the state of the dispute. There is
-    one exception: a win after a loss counts only if the provider dates both events."""
+    """Build one dispute from its events. The last decides, but a win after a loss counts only if
+    both are dated."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -680,11 +669,10 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return movements for the amount that a lost dispute took, less the amount that a later win
-    returned.
+    """Return movements for what a lost dispute took, less what a later win returned.
 
-    If only answers of the provider state the win, the returned money is a separate movement. Until
-    a later answer confirms the win, the returned money is also in `undos`.
+    If only provider answers state the win, it is a separate movement, and in `undos` until
+    confirmed.
     """
     if dispute.word == "open" or not dispute.was_lost:
         return []
@@ -719,7 +707,7 @@ def _loss(
 
 
 def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
-    """Return one movement for each currency: the captured money that reversals take back."""
+    """Return the captured money that reversals take back, one movement per currency."""
     taken, effective = dict[str, int](), dict[int, Heard]()
     names = {h.event.capture for capture in payment.captures for h in capture.heard}
     for capture in payment.captures:
@@ -744,8 +732,8 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal may take back this capture. Return False if the reversal names
-    another capture of `names`, or is dated before this capture."""
+    """Return whether a reversal may take back this capture: it names no other and is not dated
+    earlier."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:
@@ -755,9 +743,8 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 
 def at_most_returned(payment: Payment, currency: str) -> int:
-    """Return the largest amount that may have gone back on a payment. For each refund, take the
-    largest stated amount. Add the amounts that disputes took, and deduct the amounts that disputes
-    returned."""
+    """Return the largest amount that may have gone back: the largest stated refunds and net dispute
+    losses."""
     gone = 0
     for movement in payment.returns:
         if movement.kind != "dispute_lost":

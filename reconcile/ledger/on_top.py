@@ -2,9 +2,9 @@
 
 Leaves out: which payments count; `outcome` passes those in.
 
-If the provider states bases, the captured amount less its base is on top. Else the amount on top is
-what the provider names as such, at most what all captures together exceed the price by, so that it
-never makes an order underpaid. Money that goes back is taken from the price first.
+Money on top is the captured amount less the bases that the provider states. Without bases, it is
+the amount named as such, at most the excess of all captures over the price. So it never makes an
+order underpaid. Returned money is taken from the price first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts on top of a price, in the order in which an amount on top is divided among them.
-Tax and shipping are last because shops often include them in the price."""
+"""Kinds of parts on top of a price, in the order in which an amount is divided among them. Tax and
+shipping are last because shops often include them in the price."""
 
 
 @dataclass(slots=True)
@@ -47,13 +47,12 @@ class Counted:
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount on top of the price that this payment brought for certain. The price is
-        compared with this payment alone."""
+        """Return the amount on top of the price that this payment alone brought for certain."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return what a payment contributes to the price. Parts in other currencies are skipped."""
+    """Return a payment's share of the price. Parts in other currencies are skipped."""
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found
@@ -82,8 +81,8 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the parts of one capture by kind. If several amounts are stated for the base, the
-    smallest counts. If several amounts are stated for another kind, the largest counts."""
+    """Return the parts of one capture by kind. Of differing amounts, the smallest base and the
+    largest of other kinds count."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -97,11 +96,10 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the money that counts toward the price: the money kept, without the part on top.
+    """Return the money kept that counts toward the price, without the part on top.
 
-    The part on top is computed over all captures. The same computation is also made for only those
-    payments from which nothing was returned, and the larger result counts. So the refund of a
-    superfluous payment never makes an order underpaid.
+    The part on top is also computed without payments that returned money, and the larger result
+    counts. So refunding a superfluous payment never makes an order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -125,14 +123,12 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return two discounts. The provider pays for the first one. The shop pays for the second one,
-    which the provider takes off.
+    """Return the discount that the provider pays, and the discount that the shop pays.
 
-    Fully returned payments count only if no other payment is left. Discounts of several payments
-    add up only until they fill the gap between captured money and price. So if an order is paid
-    twice, only one discount counts.
+    Fully returned payments count only if no other is left. Discounts add up only until they fill
+    the gap to the price, so an order paid twice gets one discount.
 
-    percent  largest share of the price that the shop's discount at the provider may take off
+    percent  largest share of the price that the shop's discount may take off
     """
     lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
     taken = []

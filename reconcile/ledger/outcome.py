@@ -1,4 +1,5 @@
-"""Judge the order from its attempts and movements: the decision tables as functions of a Case.
+"""Decide the order's outcome from its attempts and movements. The decision tables are functions of
+a Case.
 
 Leaves out: findings, which observe but do not decide, and all wording.
 """
@@ -62,8 +63,7 @@ class Expectation:
     discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return the amount due, the tendered part and the discount as facts; empty if the price is
-        unknown."""
+        """Return the price's amounts as facts; empty if the price is unknown."""
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -203,8 +203,8 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """Return the order's price. The shop's record of the order states it first. Without such a
-    record, the last requested session states it. Without such a session, the events state it."""
+    """Return the price from the shop's record, else from the last requested session, else from the
+    events."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)
@@ -255,9 +255,8 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return the money that a payment kept, and the part of this money that open disputes hold. A
-    dispute that was opened again after a loss holds its whole amount, because the opening returns
-    no money."""
+    """Return a payment's balance. A dispute reopened after a loss holds its whole amount, because
+    reopening returns no money."""
     kept = payment.captured(currency)
     if payment.plain:
         return PaymentSum(kept, 0)
@@ -277,8 +276,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds will take from a payment. It is never more than the
-    payment still has."""
+    """Return what pending refunds will take, at most what the payment still has."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -287,7 +285,6 @@ def under_way(payment: Payment, currency: str) -> int:
 
 
 def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
-    """Return the part of `owed` that pending refunds of these payments will take."""
     if judgement.plain or judgement.currency is None:
         return 0
     return min(judgement.owed, sum([under_way(each, judgement.currency) for each in payments]))
@@ -296,8 +293,8 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 def _weigh(judgement: Judgement) -> None:
     """Set `currency`, `held`, `counted`, `surplus` and `owed`.
 
-    `counted` leaves out payments in doubt. But if such a payment returned more than its smallest
-    stated capture, the excess is deducted from `counted`.
+    `counted` leaves out payments in doubt, but deducts what they returned beyond their smallest
+    stated capture.
     """
     price = judgement.expected.money
     if price is not None:
@@ -328,8 +325,7 @@ def _weigh(judgement: Judgement) -> None:
 
 
 def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
-    """Subtract the discounts from the price. Subtract from `counted` the money that was paid on top
-    of the price. Return the price."""
+    """Subtract discounts from the price, and money on top from `counted`. Return the price."""
     expected, shares = judgement.expected, list[Counted]()
     for payment in judgement.sure():
         kept, on_hold = standing(payment, currency)
@@ -354,8 +350,8 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Decide an order on which money moved, by the table of reconcile/README.md. The first line
-    that fits decides."""
+    """Decide an order with moved money by the table of reconcile/README.md. The first match
+    decides."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -369,8 +365,8 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether a payment consists of standalone refunds only. This also requires that the
-    order's captures are at least as large as all returned money in the same currencies."""
+    """Return whether a payment has only standalone refunds, and the order's captures cover all
+    returns in their currencies."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -380,8 +376,8 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if money went back on a payment for which no capture is known. Otherwise
-    return None."""
+    """Decide `unresolved` if money went back on a payment without a known capture; else return
+    None."""
     unknown = [
         p
         for p in judgement.payments
@@ -394,8 +390,7 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _all_gone(judgement: Judgement) -> Decision | None:
-    """Decide the order if all captured money went back, whatever the price is now; else return
-    None."""
+    """Decide the order if all captured money went back; else return None."""
     if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -409,7 +404,7 @@ def _all_gone(judgement: Judgement) -> Decision | None:
 
 
 def _price_unknown(judgement: Judgement) -> Decision | None:
-    """Decide the order if its price is unknown: nobody stated it, or statements disagree."""
+    """Decide the order if nobody stated its price or statements disagree; else return None."""
     expected = judgement.expected
     if expected.money is not None:
         return None
@@ -450,7 +445,6 @@ def _paid(judgement: Judgement) -> Decision | None:
 
 
 def _counting(judgement: Judgement) -> bool:
-    """Return whether any payment that is not in doubt has a capture in the order's currency."""
     for payment in judgement.sure():
         for capture in payment.captures:
             if capture.money is not None and capture.money.currency == judgement.currency:
@@ -464,8 +458,7 @@ def paid_several_times(judgement: Judgement) -> bool:
 
 
 def times_paid(judgement: Judgement) -> int:
-    """Return how many captures equal the price, without payments in doubt and without amounts on
-    top."""
+    """Return how many captures equal the price, without doubtful payments and amounts on top."""
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
@@ -480,11 +473,10 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Return the decision `unresolved` in two cases, and None in all others:
+    """Decide `unresolved` in two cases, else return None:
 
     - payments are in doubt
-    - a payment returned more money than was captured on it, and the order would count as paid if
-      that excess had not gone back
+    - a payment returned more than its captures, and the order would be paid without that excess
     """
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
@@ -507,8 +499,7 @@ def _doubtful(judgement: Judgement) -> Decision | None:
 
 
 def _over(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether there is a currency in which a payment returned more money than was
-    captured."""
+    """Return whether a payment returned more than it captured in some currency."""
     if not payment.returns or stands_alone(judgement, payment):
         return False
     currencies = {m.money.currency for m in payment.returns if m.money is not None}
@@ -543,8 +534,7 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason for the outcome of a fully refunded order. If a reversal states an amount
-    that fits no payment, the reason names that amount."""
+    """Return the reason for a full refund, with reversal amounts that fit no payment."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -559,8 +549,8 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that events state for a reversal and that do not fit. An amount fits if it
-    equals the money taken back, the payment's captured total or one of its captures."""
+    """Return the stated amounts of a reversal that equal neither the returned money, the captured
+    total nor a capture."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -586,8 +576,7 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Decide an order for which no capture is known, but a dispute is. Return None if a capture is
-    known."""
+    """Decide an order that has a dispute but no known capture; else return None."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]
@@ -595,8 +584,7 @@ def _without_payment(judgement: Judgement) -> Decision | None:
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
-    """Decide an order whose captured money does not make up the price. The outcome is
-    `unresolved`."""
+    """Decide `unresolved`: the captured money does not make up the price."""
     decided = _without_payment(judgement)
     if decided is not None:
         return decided
@@ -632,7 +620,7 @@ def _doubts(judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _currencies(judgement: Judgement) -> Reason:
-    """Return the reason for an order whose money all moved in currencies other than the order's."""
+    """Return the reason if all money moved in other currencies than the order's."""
     expected, movements = judgement.expected, judgement.movements
     moved = [m.money for m in movements if m.money is not None]
     facts: Facts = (*[("moved", money) for money in moved], *expected.facts())
@@ -684,8 +672,8 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return the amount of the owed money that refunds under way will return, as a fact. The result
-    is empty if there are no such refunds."""
+    """Return the owed amount that refunds under way will return, as a fact; empty if there are
+    none."""
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)
@@ -699,8 +687,8 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    """Decide an order on which no money moved. Its open attempts decide. If no attempt is open, the
-    attempt that ended last decides. If there are no attempts, the shop's records decide."""
+    """Decide an order without moved money: by its open attempts, else the last one, else the shop's
+    records."""
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

@@ -31,8 +31,8 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Decide an attempt. Its claim with the highest rank decides. If the attempt has no claim that
-    can decide, its deadline decides. A reversal without a capture counts as a cancellation."""
+    """Decide an attempt by its highest-ranked claim, else by its deadline. A reversal without a
+    capture cancels."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)
@@ -65,22 +65,20 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
 
 
 def _slow(evidence: AttemptEvidence) -> list[Heard]:
-    """Return the pending claims about a slow payment."""
     if not evidence.slow:
         return []
     return [h for h in evidence.claims.get("pending", ()) if h.event.method is not None]
 
 
 def _slow_until(heard: Heard) -> Instant:
-    """Return the instant when the window of a slow claim ends."""
     latest = heard.first + LONGEST_WINDOW
     expected = heard.event.expected_by
     return latest if expected is None else min(expected, latest)
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the slow method of the latest event that names a slow method. Return UNKNOWN_METHOD if
-    payments are slow but no event names the method. Return None if no payment is slow."""
+    """Return the latest named slow method; UNKNOWN_METHOD if none is named, None if no payment is
+    slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -91,8 +89,7 @@ def _method(evidence: AttemptEvidence) -> str | None:
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
     """Return until when the customer can revoke the last capture; None if no event states a period.
 
-    The longest stated period counts. But if some events state a period and also name the payment
-    method, only these events count.
+    The longest period counts. Events that also name the payment method take precedence.
     """
     if not evidence.slow:
         return None
@@ -103,8 +100,7 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
-    """Return whether a reservation was released later. The provider must have dated both the
-    reservation and the release."""
+    """Return whether a reservation was released later, by the provider's dates."""
     if any(each.event.occurred_at is None for each in reserved):
         return False
     ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]
@@ -112,8 +108,7 @@ def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
 
 
 def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Describe an attempt that has no final event. The provider refused the attempt, the attempt
-    still waits, or its time is over."""
+    """Describe an attempt without a final event: refused, waiting, or out of time."""
     files = evidence.files
     refused = [file.refused for file in files if file.refused is not None and file.opened is None]
     if files and not evidence.heard and len(refused) == len(files):
@@ -168,12 +163,12 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """Return when to stop waiting for a final event; None if nothing dates the attempt.
 
-    The deadline is the end of the attempt plus grace, because the final event takes time to arrive.
-    The end is the session's expiry. If the expiry is unknown, the end is one payment window after
-    the session's opening, its first known date or its request.
+    The deadline is the session's expiry plus grace, because the final event takes time to arrive.
+    An unknown expiry is one payment window after the session's opening, its first known date or its
+    request.
 
-    If a slow payment is under way, the deadline is the end of its window. The session's expiry then
-    no longer counts, because the customer has acted in time.
+    For a slow payment under way, the deadline is the end of its window, because the customer has
+    acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

@@ -1,17 +1,15 @@
-"""Assigns an event to its order, where a stronger claim outranks the order number it names.
+"""Assigns events to orders by records, which outrank the order number in the event.
 
-Leaves out: the order that an event names. It counts where nobody assigned the payment and the shop
-did not name it.
+Leaves out: the order that an event names. It counts only if no record assigns or names the payment.
 
-A person's assignment outranks the shop's naming (a reference that it named, or a session that we
-opened for it), which outranks the order that the event names. Of all assignments of a payment, only
-the latest counts. It covers every event that names the payment, and the events of its session that
-name no payment. A claim on a session covers the payments that events tie to it. A payment that the
-shop named for several orders, directly or by its sessions, is placed by none of these claims.
+A person's assignment outranks the shop's naming of a reference, and sessions opened for an order.
+Of several assignments of a payment, the latest counts. It covers every event that names the
+payment, and the events of its session that name no payment. A claim on a session covers the
+payments that events tie to it. A payment that the shop named for several orders is not placed by
+naming.
 
-The orders that events name rank below all these. Money that goes back belongs to the order of its
-payment, whichever order its event names. Where events that may link name several orders for one
-payment, the order that the shop placed counts, if there is only one.
+Returned money belongs to the order of its payment, whichever order its event names. If events name
+several orders for one payment, the order that the shop placed counts, if there is only one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,11 +30,11 @@ CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
 
 
 class Placed(NamedTuple):
-    """The order to which an event belongs, according to the strongest evidence.
+    """Order to which an event belongs, by the strongest evidence.
 
-    order  order to which the event belongs; None if an assignment was withdrawn
-    by     ids of the evidence: the assignment, or the record in which the shop named the order and
-           the events that tie the session to the payment
+    order  None if an assignment was withdrawn
+    by     ids of the evidence: the assignment, or the naming record and the events that tie the
+           session to the payment
     """
 
     order: str | None
@@ -44,8 +42,7 @@ class Placed(NamedTuple):
 
 
 class Placing:
-    """Index of the records in a history that assign payments to orders or name their sessions.
-    `placed` returns the strongest evidence on the order of an event."""
+    """Index of the records in a history that assign payments to orders or name their sessions."""
 
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
         """Index the records, which must be in the order in which they were recorded."""
@@ -75,9 +72,7 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the order to which a record assigns an event, or in which the shop named the
-        event's payment or session. Return None if there is no such record, or if the shop named
-        several orders."""
+        """Return the order to which records assign an event; None if none or several do."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -113,8 +108,8 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order to which an event's payment belongs according to other events of the
-        payment. Return None if this is the order that the event itself names.
+        """Return the order to which other events of the payment point; None if the event names it
+        itself.
 
         Call this only for an event that no record assigns.
         """
@@ -132,14 +127,14 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids of the events that name this order. Return an empty tuple unless other
-        events of the same payment name another order."""
+        """Return the ids of events that name this order. Empty unless other events of the payment
+        name another."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Find the orders that events link to these references. Return each order with the ids of
-        the events that link it to the references."""
+        """Return the orders that events link to these references, with the ids of the linking
+        events."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -147,9 +142,8 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return the references, and every other reference that events name together with one of
-        them, in any number of steps. Each reference comes with the ids of the events on the way to
-        it."""
+        """Return these references and all that events tie to them, directly or not, with the tying
+        events' ids."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:
@@ -162,9 +156,8 @@ class Placing:
 
 
 def may_link(event: Event) -> bool:
-    """Return whether an event shows that its payment belongs to the order that the event names. An
-    event about money going back never shows this, because its payment reference may be the refund's
-    own."""
+    """Return whether an event links its payment to the order that it names. Returns of money never
+    do, because their reference may be the refund's own."""
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

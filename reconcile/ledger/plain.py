@@ -36,14 +36,14 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Consequence for the customer, by reason, for reasons whose sentence does not say it."""
+"""Consequences for the customer, by reason, if the reason's sentence lacks them."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""Reasons to wait with an order that is neither shipped nor canceled."""
+"""Advice to wait, by outcome, for orders neither shipped nor canceled."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",
@@ -110,7 +110,7 @@ _OPTIONAL: Final = {
     "on_top": " ({} of it on top)",
     "not_given_back": " but {} on top of the price",
 }
-"""Optional facts, and the words around them if they are present."""
+"""Optional facts, with their surrounding words."""
 
 
 UNREAD: Final = "A message came that we cannot read yet; ask again later."
@@ -154,7 +154,7 @@ STATE_AGAIN: Final = (
     "does not know whether this order was shipped: check the shop's own books, and state "
     "`fulfilled_at`, or null, before anything is shipped."
 )
-"""Instruction for staff where a restore or an accepted gap lost what the shop stated."""
+"""Instruction for staff where a restore or an accepted gap lost the shop's statements."""
 
 ASK_AFTER_GAP: Final = (
     "Do not ship: messages in an accepted gap may be lost, such as a refund. Look the payment up "
@@ -171,7 +171,7 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons that say that nothing came. Left out where a message may have come unnoticed."""
+"""Reasons that say that nothing came. Left out if a message may be missing."""
 
 
 def with_plain(
@@ -182,8 +182,8 @@ def with_plain(
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
 ) -> PlainLedgerDocument:
-    """Add the sentences for customers and the sentences for staff to a ledger's document. The
-    document's fingerprint stays the same.
+    """Add the sentences for customers and staff to a ledger's document. Its fingerprint stays
+    unchanged.
 
     behind_s   seconds that an accepted delivery has waited to be read; 0 if none waits
     unheard    evidence that may be about the order but is not in the ledger
@@ -249,7 +249,6 @@ def plain_answer(
 
 
 def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
-    """Return the customer's opening sentences if unread messages may be about the order."""
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
     if unheard.may_lack and not ledger.has_captures:
         found += [REFUSED] if unheard.refusing else [NOT_KEPT] if unheard.not_kept else []
@@ -344,7 +343,7 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Next step for an open payment, for a shipped order and for a canceled order."""
+"""Next step for an open payment of a shipped order and of a canceled order."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -352,9 +351,7 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that need an instruction for staff. Three kinds of findings are left out:
-    accepted findings, findings that no longer matter, and findings about events that a more
-    specific finding covers."""
+    """Return the findings that need staff, without accepted, obsolete and already covered ones."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -369,8 +366,7 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the instruction to staff about a finding. The text is empty if the rest of the ledger
-    shows that there is nothing to do about the finding.
+    """Return the instruction about a finding; empty if the ledger shows that nothing is to be done.
 
     codes  codes of all findings of the ledger
     """
@@ -409,8 +405,7 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return the findings of a code. A pending refund that is overdue is left out, because it has a
-    second finding."""
+    """Return the findings of a code, without pending refunds that have an overdue finding."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
@@ -419,8 +414,7 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 
 
 def _owed_to_customer(ledger: Ledger) -> str:
-    """Return the amount owed to the customer, and the part of that amount that refunds under way
-    return."""
+    """Return the amount owed to the customer, and the part that refunds under way return."""
     owed, returning = ledger.owed, ledger.returning
     if owed is None or not {MAYBE_OTHERS, GAP_ACCEPTED}.isdisjoint(ledger.case.filed.holds):
         return ""  # it is not known whose the payment is, or what went back already
@@ -569,7 +563,6 @@ def _count(finding: Finding) -> int:
 
 
 def _with_more(sentence: str, finding: Finding) -> str:
-    """Append to the sentence how many further findings are like this one."""
     more = _count(finding) - 1
     if not sentence or not more or finding.code in MANY:
         return sentence
@@ -577,8 +570,6 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 
 def _gone(finding: Finding) -> bool:
-    """Return whether the customer's money went back after the order was paid and shipped. In that
-    case the finding states the outcome `refunded` or `charged_back`."""
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
@@ -587,7 +578,7 @@ def _filled(template: str, finding: Finding) -> str:
 
 
 def _after_deadline(finding: Finding) -> str:
-    """Return a sentence that says whether the payment was made, or became known, too late."""
+    """Return a sentence on whether the payment was made, or became known, too late."""
     facts = dict(finding.facts)
     words, deadline = _words(finding.facts), facts["deadline_at"]
     happened, known = facts["occurred_at"], facts["received_at"]
@@ -647,8 +638,8 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return a sentence that says how much of the price is missing. If the kept money covers the
-    price, the sentence states the amounts and the refunded money instead."""
+    """Return a sentence on the missing amount, or on refunded money if the kept money covers the
+    price."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

@@ -7,8 +7,7 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
 
 FORM: Final = 4
-"""Version of `policy_text`. Raising it makes a database of an earlier version fold every order
-again.
+"""Version of `policy_text`. Raising it makes a database fold every order again.
 
 Raise it if a setting changes its meaning, or if a fold gives another ledger for equal evidence: at
 most once for each release, and not before the first release.

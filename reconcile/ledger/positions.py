@@ -1,10 +1,10 @@
-"""The position of a payment, as the answers of its provider state it: sums, refunds, chargebacks.
+"""Position of a payment by its provider's answers: sums, refunds, chargebacks.
 
-Leaves out: what signed events say; `movements` uses the greater of both amounts.
+Leaves out: signed events; `movements` uses the greater of both amounts.
 
-For each member of a payment's position, the latest stated version counts. It takes back only what
-earlier states said. Money that an answer takes back makes no order fulfillable until another
-answer, at least REPEATED_AFTER later, confirms this: a provider's copy of the data may lag behind.
+The latest version of each sum, refund or chargeback counts, and takes back only what earlier
+answers stated. Money taken back makes no order fulfillable until another answer, at least
+REPEATED_AFTER later, confirms it. A provider's copy of the data may lag behind.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Shortest time after which a second answer confirms that an earlier answer took money back."""
+"""Shortest time after which a second answer confirms that money was taken back."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
@@ -32,7 +32,7 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 class Step(NamedTuple):
     """A sum of a payment in one version.
 
-    said  the answers that state this sum; each answer comes with the date of the sum
+    said  answers that state the sum, each with the sum's date
     """
 
     version: Instant
@@ -42,10 +42,9 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Money that went back according to one answer of the provider. No later answer has confirmed
-    this yet.
+    """Money that went back by one answer of the provider, and that no later answer has confirmed.
 
-    heard  the events of the answers by which the money went back
+    heard  events of the answers that took the money back
     """
 
     money: Money
@@ -53,11 +52,10 @@ class Undo:
 
 
 class Position:
-    """The position of one attempt's payment, according to the provider's answers.
+    """Position of one attempt's payment by the provider's answers.
 
     claims    single refunds and chargebacks, each as an event of its own
-    repeated  references of refunds and chargebacks that an answer withdrew, and that a later answer
-              again reports as withdrawn
+    repeated  references of refunds and chargebacks whose withdrawal a later answer confirmed
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
@@ -83,8 +81,7 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Turn the statements of answers about one refund or chargeback into separate events.
-        Append the events to `claims`."""
+        """Append the answers' statements about one refund or chargeback to `claims`, as events."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -125,11 +122,11 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the steps of a sum: one amount for each version of the payment in which answers
-        state the sum. If several amounts are stated for one version, the greatest one counts.
+        """Return the steps of a sum, one for each version of the payment. The greatest stated
+        amount counts.
 
-        Some answers lack a version or a payment. Their money may belong to another payment. So an
-        answer that has both never lowers the sum below the amount of such an answer.
+        Answers without a version or a payment may be about another payment. So no other answer
+        lowers the sum below theirs.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -155,12 +152,12 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Position of a payment without answers. It is shared, so never add to it."""
+"""Shared position of a payment without answers. Never add to it."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount of a sum that is still valid. An amount is no longer valid if a
-    later answer states another amount and an even later answer confirms that other amount."""
+    """Return the greatest amount that still holds. It is void once a later answer states another
+    and a second one confirms that."""
     return max(
         [
             step.minor

@@ -46,19 +46,18 @@ HoldReason = Literal[
 ]
 """Reason that an order is held.
 
-The reasons are: only new rules made the order fulfillable; one of its deliveries was set aside; a
-message that names the order cannot be read; its payment may belong to another shop; statements
-about its money may be lost in an accepted gap.
+rules_changed        only new rules made the order fulfillable
+poisoned_delivery    one of its deliveries was set aside
+unreadable_delivery  a message that names the order cannot be read
+maybe_other_shop     its payment may belong to another shop
+gap_accepted         statements about its money may be lost in an accepted gap
 """
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
-"""Reason of a hold where a message of the order's provider cannot be read."""
 
 MAYBE_OTHERS: Final[HoldReason] = "maybe_other_shop"
-"""Reason of a hold where a payment may belong to another shop on the same provider account."""
 
 GAP_ACCEPTED: Final[HoldReason] = "gap_accepted"
-"""Reason of a hold where a refund or shipping may have been stated in an accepted gap."""
 
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 
@@ -69,8 +68,7 @@ WITHDRAWN: Final = "withdrawn"
 """Reason of a `payment_assigned` that withdraws the payment from its order."""
 
 DismissedAs = Literal["to_refund", "other_business"]
-"""Reason that a payment belongs to no order: it is to be refunded, or it does not concern the
-shop."""
+"""Reason that a payment belongs to no order: it is to be refunded, or does not concern the shop."""
 
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
@@ -93,8 +91,8 @@ class Tender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact from the merchant's side. The words in brackets are the kinds of records to which a
-    meaning applies.
+    """One fact from the merchant's side. Brackets name the kinds of records that a meaning applies
+    to.
 
     recorded_at  when the record was stored here
     at           when the fact happened, according to the merchant

@@ -1,7 +1,7 @@
 """Differences between a published ledger and the one published before, with reasons.
 
-Leaves out: where the earlier one is stored. A late event needs no path of its own: it makes a
-difference between two folds of one growing set, and `revise` describes that difference.
+Leaves out: where the earlier one is stored. A late event needs no special path: it makes two folds
+of one growing set differ.
 """
 
 from collections import Counter
@@ -21,10 +21,9 @@ from reconcile.money import Money
 class Position:
     """Content of a published ledger, without the counts that change with every redelivery.
 
-    substance  one line of text with the outcome, the money, the attempts, the codes of findings
-               other than counts, the number of findings of each code in _EACH_BY_ITSELF, and the
-               amounts of restated open disputes. No revision is needed between ledgers with equal
-               substance
+    substance  one line of text; ledgers with equal substance need no revision. It has the outcome,
+               the money, the attempts, the codes of findings other than counts, the number of
+               findings of each code in _EACH_BY_ITSELF, and the amounts of restated open disputes
     """
 
     outcome: Outcome
@@ -57,8 +56,8 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes whose findings each need a person's action by a deadline of their own. Every further
-finding of these codes makes a revision. For other codes, only the first finding does."""
+"""Codes whose every finding makes a revision, because each has its own deadline. For other codes,
+only the first finding does."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -81,12 +80,11 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""By event id: the event's index in the ledger, and the amount that the event states."""
+"""Index in the ledger and stated amount, by event id."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return the amount that each event states, and the position of the event, by event id. The
-    mapping is empty if no dispute is open."""
+    """Return each event's index and amount; empty if no dispute is open."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -96,8 +94,8 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return the name and the amount of an open dispute if the amount has changed since its first
-    event. Return an empty text for every other finding."""
+    """Return name and amount of an open dispute restated since its first event, else an empty
+    text."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -109,8 +107,7 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Count the findings of _EACH_BY_ITSELF in a substance. An entry without a number counts as
-    one."""
+    """Count the findings of _EACH_BY_ITSELF in a substance. A missing number means one."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -154,8 +151,7 @@ def revise(
 
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
-    """Return sentences on what changed between two positions: new facts with cited ids, then lost
-    facts."""
+    """Return sentences on new facts, with cited ids, then on lost facts."""
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

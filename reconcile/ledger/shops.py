@@ -1,13 +1,12 @@
 """Assigns a payment to its shop, where several shops share a provider account.
 
-Leaves out: which order an event belongs to (`placing`), and how an event states its shop. The
-settings of the source decide that when the event is read.
+Leaves out: which order an event belongs to (`placing`), and how an event states its shop; the
+source's settings decide that.
 
 Payments are judged, not events. Events that name one payment or session, directly or through an
-event that names both, belong to one shop. Evidence that opens or pays the payment decides. The
-payment is another shop's if some of that evidence states another shop, else ours if some states
-ours. Money going back, cancellations and events without a meaning decide only if there is no
-such evidence. If nothing decides and the source asks for the shop, the payment's shop is unknown.
+event that names both, belong to one shop. Evidence that opens or pays the payment decides: another
+shop's if any states that, else ours if any states ours. Other evidence counts only without such
+evidence. If nothing decides and the source asks for the shop, the shop is unknown.
 """
 
 from collections import defaultdict
@@ -18,13 +17,12 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Reason to set a payment aside: it belongs to another shop, or its shop is not known yet."""
+"""Reason to set a payment aside: another shop's, or of an unknown shop."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims of events that open or pay a payment. These events decide which shop the payment belongs
-to."""
+"""Claims that open or pay a payment. Their events decide which shop it belongs to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
@@ -32,11 +30,10 @@ Mark = tuple[str, str, str]
 
 
 class Shops(NamedTuple):
-    """Belonging of events to our shop, by event key.
+    """Events set aside, and evidence for the others, by event key.
 
-    aside     the reason why an event is set aside, for each event of another or unknown shop
-    rests_on  ids of the events that prove that an event is ours. They are listed for each event of
-              ours that does not name our shop
+    aside     reason, for each event of another or unknown shop
+    rests_on  ids that prove that an event is ours, for events that do not name our shop
     """
 
     aside: Mapping[EventKey, Aside]
@@ -47,7 +44,7 @@ NOBODY_ASKS: Final = Shops({}, {})
 
 
 def judge_shops(events: Collection[Event]) -> Shops:
-    """Decide for each event which shop its payment belongs to."""
+    """Decide which shop each event's payment belongs to."""
     if all(event.shop is None for event in events):
         return NOBODY_ASKS
     stated: dict[Mark, list[Event]] = defaultdict(list)
@@ -96,8 +93,8 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return the marks, and every other mark that an event names together with one of them, in any
-    number of steps. Each mark comes with the ids of the events on the way to it."""
+    """Return the marks and all that events tie to them, directly or not, with the tying events'
+    ids."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:
@@ -109,8 +106,7 @@ def _reached(
 
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
-    """Return the shop to which a payment belongs according to its events. Return None if no event
-    states a shop."""
+    """Return the shop that a payment's events state; None if none does."""
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

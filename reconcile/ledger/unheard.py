@@ -1,9 +1,8 @@
-"""Evidence that may be about an order and is in no ledger.
+"""Evidence that may be about an order but is in no ledger: unread, refused or lost messages, and
+unallocated payments.
 
-It is made up of messages that were not read, were refused or are lost, and of unallocated payments.
-
-Leaves out: how this evidence is found. A statement of absence about an order, such as "we have had
-no word of a payment", is made only where no such evidence contradicts it.
+Leaves out: how this evidence is found. As long as there is any, no sentence may say that nothing
+came.
 """
 
 from collections.abc import Mapping
@@ -103,7 +102,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Return whether messages may be missing. Then nobody can be sure that no message came."""
+        """Return whether messages may be missing, so that absence proves nothing."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property

@@ -10,8 +10,12 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference. open: no later statement is known. confirmed: the next statement
-begins with the stated closing balance. reopened: the next statement begins with another balance."""
+"""State of an accepted difference.
+
+open       no later statement is known
+confirmed  the next statement begins with the stated closing balance
+reopened   the next statement begins with another balance
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +51,11 @@ Followed = tuple[StatementBalances, StatementBalances | None]
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement together with the next statement of its account, or with None if there
-    is no next statement.
+    """Yield each statement with the next one of its account, or None.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. If several statements may be the next one, prefer a statement that opens with
-    the closing balance.
+    closing balance. Of several possible next statements, prefer one that opens with the closing
+    balance.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):

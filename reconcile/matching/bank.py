@@ -49,9 +49,9 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that belong to one transfer of money.
 
-    expected  amount that should arrive after an exchange, in the bank's currency; None if both
-              sides have one currency. The amount is computed at the expected exchange rate. If no
-              rule states a rate, the amount is what the bank booked
+    expected  amount that should arrive after an exchange, in the bank's currency, at the rule's
+              rate. Without a rule, the amount that the bank booked. None if both sides have one
+              currency
     """
 
     bucket: Bucket
@@ -81,8 +81,8 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """The date that decides which period the transfer belongs to. It is the payout's date.
-        Without a dated payout, it is the date of the bank line."""
+        """Return the date that decides the transfer's period: the payout's, else the bank
+        line's."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -105,8 +105,8 @@ class Alone:
 
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""Longest time between a payout and a bank line that names it. A line farther away belongs to
-another payout with the same name."""
+"""Longest time between a payout and a bank line that names it. Beyond it, the line means another
+payout."""
 
 EARLY: Final[Duration] = DAY
 """Longest time by which a bank may date a transfer before the provider's date."""
@@ -197,7 +197,6 @@ class BankLeg:
         yield from self._grouped([e for e in left if e.payout.minor > 0 < e.line.minor])
 
     def _claimed(self, found: Iterable[Transfer]) -> Iterator[Transfer]:
-        """Yield transfers, and mark their lines so that nothing else joins them."""
         for each in found:
             self._joined |= set(each.lines)
             yield each
@@ -207,8 +206,8 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return every pair of a payout and a bank line that belong together. Either a person
-        joined them, or the line names the payout."""
+        """Return pairs of a payout and a bank line that a person joined, or whose line names the
+        payout."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -244,11 +243,8 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return the link of one group of pairs, with its bucket. Raises ValueError if sums exceed
-        64 bits.
-
-        Return None if the payouts, or the lines, have several currencies, so that there is no rate.
-        """
+        """Return the link of one group of pairs; None if a side has several currencies. Raises
+        ValueError beyond 64 bits."""
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -272,12 +268,7 @@ class BankLeg:
         return replace(link, bucket=bucket)
 
     def _by_date(self) -> Iterator[Link]:
-        """Join a payout with a bank line of the same amount. The line's date must be within the
-        allowed margin of the payout's date.
-
-        If several payouts and lines have one amount, the earliest payout gets the earliest line
-        within its margin.
-        """
+        """Join payouts with bank lines of equal amount and near date, the earliest first."""
         payouts: dict[tuple[str, int], list[Payout]] = defaultdict(list)
         for payout in self._left_payouts():
             if payout.paid_at is not None and payout.minor:
@@ -299,8 +290,7 @@ class BankLeg:
                     free = next(waiting, None)
 
     def _returned(self) -> Iterator[Link]:
-        """Join each failed payout with two bank lines: the line by which its money arrived, and the
-        line by which the money went back."""
+        """Join each failed payout with the bank lines that brought its money and took it back."""
         lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
         for line in self._left_lines():
             lines[line.currency, line.minor].append(line)
@@ -326,7 +316,7 @@ class BankLeg:
                 yield Link(bucket="by_group", payouts=(payout,), lines=pair)
 
     def _sent_again(self, links: Sequence[Link]) -> list[Link]:
-        """Add each failed payout to the transfer by which its money was sent again."""
+        """Add each failed payout to the transfer that sent its money again."""
         found = list(links)
         failed = [e for e in self._left_payouts() if e.sent and not e.minor and e.paid_at]
         if not failed:
@@ -413,9 +403,8 @@ class BankLeg:
         """Find providers with unsettled captures that have not paid out for longer than ever
         before.
 
-        Only captures older than the longest time between two payouts count. Captures that another
-        break reports as unsettled do not count. This method leaves out wallets, because `Wallets`
-        knows the balance of each wallet.
+        Only captures older than the longest time between two payouts count, unless another break
+        reports them. Wallets are left out, because `Wallets` knows their balances.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
@@ -499,8 +488,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return the covered time spans of each currency. Every bank account or source of the currency
-    has files for these spans.
+    """Return the time spans by currency that files of all its accounts or sources cover.
 
     names  pairs of a currency and the name of a bank account or source
     """
@@ -527,7 +515,7 @@ def _line_order(line: BankLine) -> tuple[Instant, str]:
 
 
 def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
-    """Group connected edges. The order of the groups does not depend on the order of the edges."""
+    """Group connected edges. Their order does not matter."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -617,8 +605,7 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 
 class _Near:
-    """Indexes of payouts, bank lines and orders without a partner, in which candidates are
-    searched. Charges of a bank may explain why two amounts of one day differ."""
+    """Indexes of unmatched payouts, bank lines and orders, for the search of candidates."""
 
     def __init__(
         self, alone: Sequence[Alone], rules: MatchRules, *, orders: Iterable[Searchable]
@@ -648,8 +635,8 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line for the search. Only the line's id appears in breaks. The line's texts
-    contain other people's data, and breaks are never deleted."""
+    """Return a bank line for the search, by id only: its texts hold other people's data, and breaks
+    are never deleted."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

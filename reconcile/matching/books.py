@@ -221,8 +221,7 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payout:
-    """One transfer to the bank according to the statement: the sum of the lines that name the
-    transfer.
+    """One transfer to the bank: the sum of the statement lines that name it.
 
     payout_id  id with the prefix `pyt_`, which stays the same if the lines change
     reference  the provider's reference of the transfer

@@ -1,7 +1,7 @@
 """Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
 
-Also the states of a break over several runs, its stored form and its wording. A break is the result
-of one matching run. Its `identity` is equal in every run that finds the same difference.
+Also a break's states over several runs, its stored form and its wording. A break is the result of
+one matching run. Its `identity` is equal in every run that finds the same difference.
 """
 
 import json
@@ -76,10 +76,10 @@ class Break:
 
 
 def at_risk(found: Break) -> int:
-    """Return the money that may be lost, in minor units: all of the break's money, or 0.
+    """Return the minor units that may be lost: all of the break's money, or 0.
 
-    Held or owed money is not at risk. Money is at risk if less came than is due, or if no webhook
-    or payout explains the line that took the money.
+    Money is at risk if less came than is due, or if no webhook or payout explains the line that
+    took it. Held or owed money is not.
     """
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
     if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
@@ -118,8 +118,8 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Acts of a person on a break. `matched` closes the break, until a run does not use the match.
-`unmatched` withdraws a match. `settled` decides about late money."""
+"""Acts of a person on a break. `matched` closes it until a run does not use the match. `unmatched`
+withdraws a match. `settled` decides about late money."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
@@ -195,8 +195,7 @@ def life(steps: Iterable[Step]) -> Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Amounts that a person accepted: the money of a break, and the amounts that it leaves
-    unsettled."""
+    """Amounts that a person accepted: a break's money, and what it leaves unsettled."""
 
     money: Money
     left: tuple[Money, ...]
@@ -278,8 +277,7 @@ class _Being:
         self._money, self._left = step.money, step.left
 
     def _decided(self, step: Step, did: str) -> None:
-        """Apply a person's decision. Ignore the decision if a run has meanwhile found another
-        amount of money."""
+        """Apply a person's decision, unless a run found another amount meanwhile."""
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
@@ -290,8 +288,8 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the amounts that a person accepted. Return None if the last run did not find the
-        break, or if nobody has accepted it."""
+        """Return the accepted amounts; None if nobody accepted the break or the last run did not
+        find it."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

@@ -1,12 +1,15 @@
-"""Near misses: the nearest lines that did not match, each with the field that differs and a score.
+"""Near misses: the nearest unmatched lines, each with the field that differs and a score.
 
 Leaves out: deciding. A candidate is a hint for a person; nothing matches because it is near. A
-score is the sum of named reasons, at most 100. The field that differs most is shown beside it.
+score is the sum of named reasons, at most 100.
 
-A search compares only a few dozen lines, however many there are. They are the neighbours by
-reference, and by reversed reference, since one wrong character leaves the beginning or the end
-unchanged; the neighbours by amount, by amount multiplied or divided by the factor of mistaken minor
-units, and by amount on the same day; and the lines that a bank's text names.
+A search compares only a few dozen lines, however many there are:
+
+- neighbours by reference and by reversed reference, since one wrong character leaves the beginning
+  or the end unchanged
+- neighbours by amount, also multiplied or divided by the factor of mistaken minor units
+- neighbours by amount on the same day
+- lines that a bank's text names
 """
 
 from bisect import bisect_left
@@ -36,24 +39,24 @@ FAR: Final = 6
 """Points for references or amounts that have nothing in common."""
 
 CLOSE_PERCENT: Final = 5
-"""Percentage by which sums of one day may differ, because of charges of providers and banks."""
+"""Percentage by which sums of one day may differ because of charges."""
 
 CHARGE: Final = 20
-"""Major units by which amounts of one day may differ because of fixed bank charges, at most a tenth
-of the amount."""
+"""Major units by which amounts of one day may differ because of fixed charges, at most a tenth of
+the amount."""
 
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
-    """A line that could be the partner of another line.
+    """Line that may be another line's partner.
 
     line       id of the line, or the reference of an order
-    reference  reference of the line that people are shown
-    keys       `match_key` of each reference of the line
-    names      keys that identify this line in the texts of another line
+    reference  reference that people are shown
+    keys       `match_key` of each reference
+    names      keys that identify this line in other lines' texts
     named      keys that occur in this line's own texts
-    people     keys of the orders whose customer's phone number received the money. For an order,
-               this is the order's own key
+    people     keys of orders whose customer's phone number received the money; for an order, its
+               own key
     """
 
     line: str
@@ -94,8 +97,8 @@ def entry_of(
 
 
 class Index:
-    """Search index of lines. Each of four sorted lists finds lines in one way: by reference, by the
-    end of the reference, by amount, and by day and amount."""
+    """Sorted lists of lines: by reference, by reversed reference, by amount, and by day and
+    amount."""
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
         found = list(entries)
@@ -198,8 +201,8 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return further facts about a near miss: one line names the other in a text, the phone number
-    is the same, or the times are nearly equal."""
+    """Return further facts of a near miss: a text names the other line, one phone number, near
+    times."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))
@@ -209,7 +212,6 @@ def _beside(one: Searchable, other: Searchable) -> Facts:
 
 
 def _names(one: Searchable, other: Searchable) -> bool:
-    """Return whether a text of either line names the other line."""
     return not (one.named.isdisjoint(other.names) and other.named.isdisjoint(one.names))
 
 
@@ -219,14 +221,14 @@ def days_between(one: Instant | None, other: Instant | None) -> int | None:
 
 
 _Field = tuple[int, str, Facts]
-"""Points of a field, its code and its facts. The code names the field that differs."""
+"""Points of a field, its code and its facts."""
 
 
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the distance of two lines in points, the field with the most points, and the facts of
-    this field. The distance is None if the lines are too far apart to be candidates."""
+    """Return the distance of two lines in points, and the field with the most points. None means
+    too far apart."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -260,12 +262,10 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the part in which two texts differ, between an equal beginning and an
-    equal end.
+    """Return the length of the differing part between an equal beginning and an equal end.
 
-    This length equals the edit distance if one character is wrong, missing or doubled, or if two
-    neighbouring characters are swapped. In other cases the length is never smaller than the edit
-    distance.
+    This is the edit distance for one wrong, missing or doubled character, or two swapped
+    neighbours. Otherwise it is at least the edit distance.
     """
     first = 0
     shorter = min(len(one), len(other))
@@ -295,7 +295,6 @@ def _amount(one: Searchable, other: Searchable, *, charges: bool) -> _Field:
 
 
 def _is_close(one: int, other: int, currency: str) -> bool:
-    """Return whether two sums differ by no more than a usual charge."""
     difference, sum_of_one = abs(one - other), abs(one)
     charge = min(CHARGE * int(10 ** exponent_of(currency)), sum_of_one // 10)
     return difference * 100 <= CLOSE_PERCENT * sum_of_one or difference <= charge
@@ -348,9 +347,9 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
 }
 """Points of each reason.
 
-At most three reasons count: one for the reference or number, one for the amount and one for the
-date. So the sum is at most 100. Without a common reference or number, it stays below 60,
-the least score for matching many breaks at once, because many payments of a day share a price.
+At most one reason each counts for the reference or number, the amount and the date. So the sum is
+at most 100. Without a reference or number, it stays below 60, the least score to match many breaks
+at once, because many payments of a day share a price.
 """
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
@@ -371,7 +370,7 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
 }
 
 WEEK: Final = 7
-"""Number of days. Statements pay out daily or weekly."""
+"""Days. Statements pay out daily or weekly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,8 +397,8 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score. Return None if its score is below `least`, or
-    if another suggestion has the same score."""
+    """Return the suggestion with the highest score; None if the score is below `least` or
+    shared."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None
@@ -439,8 +438,7 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
 
 
 def _of_names(mine: str, reference: str) -> MatchReason | None:
-    """Return the reason why two references are alike: they are equal, equal without separators, or
-    nearly equal. Return None if they are not alike."""
+    """Return how two references are alike; None if they are not."""
     its = match_key(reference)
     if not its:
         return None

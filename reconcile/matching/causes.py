@@ -1,6 +1,7 @@
-"""Causes of breaks: one record each, from which their words and what follows from them derive.
+"""Causes of breaks, one record each, with their words and consequences.
 
-A further cause is a code in `BreakCause` and a record in `CAUSES`; then the matching reports it.
+Leaves out: when a cause applies. A further cause is a code in `BreakCause` and a record in
+`CAUSES`.
 """
 
 from collections.abc import Mapping
@@ -45,8 +46,14 @@ BreakCause = Literal[
 """Closed vocabulary of causes."""
 
 About = Literal["order", "bank", "wallet", "placing", "books"]
-"""Subject of a cause: an order with its payments, payouts and bank lines, a balance at a provider,
-a payment that a person assigns to an order, or the merchant's journal."""
+"""Subject of a cause.
+
+order    an order with its payments
+bank     payouts and bank lines
+wallet   a balance at a provider
+placing  a payment that a person assigns to an order
+books    the merchant's journal
+"""
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
 """Part of a break's money that may be lost.
@@ -63,7 +70,7 @@ a pair   all, if the first fact, a cost or a sum due, exceeds the second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Words of a cause, and what follows from the cause.
+    """Words and consequences of a cause.
 
     name         cause in a few words, for cells
     meaning      cause in one sentence, for pages
@@ -72,9 +79,9 @@ class Cause:
     step         template of the instruction for a person, without a full stop
     step_by_how  templates that replace `step` if money went back in only one way; the keys are the
                  ways
-    partners     causes of the break that may have the missing line of this break. If a person
-                 matches the two lines, both breaks are closed
-    not_by_hand  text that says what closes the break; empty if a match by hand can close it
+    partners     causes of breaks that may hold this break's missing line. Matching the two lines by
+                 hand closes both
+    not_by_hand  what closes the break; empty if a match by hand can
     two_people   reason why two people must always accept the break; empty if one person can accept
                  it
     accepts      findings on the break's order that are accepted together with the break

@@ -113,8 +113,7 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of the rows of one side and currency. They are counted while the rows are
-    read, before matching."""
+    """Number and sums of one side's rows in one currency, counted while reading."""
 
     side: Side
     currency: str
@@ -155,8 +154,7 @@ class Equation:
 
     @property
     def sides(self) -> str:
-        """Return a text with the two sides of the equation. The sides are numbers of rows, or money
-        in major units."""
+        """Return the two sides as text: numbers of rows, or money in major units."""
         if self.name == _ROWS or not self.currency:
             return f"{self.left:,} and {self.right:,}"
         left, right = (Money(minor=m, currency=self.currency) for m in (self.left, self.right))
@@ -277,7 +275,7 @@ _SUMMED: Final = frozenset({"count", "sum", "fee", "net", "minor"})
 
 
 def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...]:
-    """Add up the parts that agree in `names`. Return them sorted by these names."""
+    """Add up the parts that agree in `names`, sorted by these names."""
     found: dict[tuple[str, ...], Counted] = {}
     for part in parts:
         key = tuple([getattr(part, name) for name in names])
@@ -289,8 +287,7 @@ def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...
 
 
 def break_totals(breaks: Iterable[Break]) -> tuple[BreakTotal, ...]:
-    """Return the total of these breaks for each cause and currency: their number and their
-    money."""
+    """Return the number and money of these breaks by cause and currency."""
     sums: dict[tuple[BreakCause, str], list[int]] = {}
     for found in breaks:
         each = sums.setdefault((found.cause, found.money.currency), [0, 0])

@@ -35,8 +35,7 @@ MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Lines that belong together, although neither their references nor their amounts alone show
-    this.
+    """Lines that belong together, although neither references nor amounts alone show it.
 
     order   the order's reference, if a ledger is part of the match
     lines   ids of the matched book, statement and bank lines and of payouts, sorted
@@ -70,8 +69,7 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """Result of a comparison: the bucket of an order, the bucket of its book lines, and the matches
-    and breaks to report."""
+    """Result of a comparison: buckets of the order and its book lines, matches and breaks."""
 
     orders: Bucket
     lines: Bucket
@@ -92,12 +90,12 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book's amount that no provider received, in minor units.
+        """Return the part of the book's amount that no provider received, in minor units; 0 if
+        there is none.
 
-        A book states either whole prices or the amounts due at providers. The book is assumed to
-        state the one that is nearer to the received money. If the shop stated no tender, the book
-        itself may name a second payment method (`by_method`). The result is 0 if providers received
-        every part.
+        A book states either whole prices or amounts due at providers: assume the one nearer to the
+        received money. Without a stated tender, the book may name a second payment method
+        (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -107,8 +105,7 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Return whether the book names another payment method for the part that no provider
-        captured."""
+        """Return whether the book names another payment method for the uncaptured part."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -118,13 +115,12 @@ class Pair:
 
     @property
     def charge(self) -> int:
-        """Return the charge that the book states, less the part that no provider received."""
+        """Return the book's charge, less the part that no provider received."""
         return self.lines.charge - self.tendered
 
     @property
     def credit(self) -> int:
-        """Return the amount that went back according to the book. If the order has tenders, the
-        amount is limited to `charge`."""
+        """Return the amount that the book says went back; with tenders, at most `charge`."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
@@ -194,8 +190,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add the unsettled money in `funds.beside` to one break. This is the first break about an
-    unresolved order or a payment in doubt, or else the first break of any kind."""
+    """Add `funds.beside` to the first break about an unresolved order or doubtful payment, else to
+    the first break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -217,7 +213,7 @@ def amounts_fit(pair: Pair) -> bool:
 def _compared(pair: Pair) -> tuple[int, int]:
     """Return the captured and returned amounts to compare with the book.
 
-    Money beyond the price is included only if the book's amount equals all the money that came.
+    Money beyond the price counts only if the book's amount equals all the money that came.
     """
     funds = pair.funds
     if funds.captured == pair.charge:
@@ -226,20 +222,17 @@ def _compared(pair: Pair) -> tuple[int, int]:
 
 
 def _difference(pair: Pair) -> int:
-    """Return the received money less the amount in the book."""
     return _compared(pair)[0] - pair.charge
 
 
 def _net_fits(pair: Pair) -> bool:
-    """Return whether the captured amount less the returned amount equals the net amount of the
-    book."""
     came, back = _compared(pair)
     return came - back == pair.charge - pair.credit
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Return the verdict on an unresolved order whose amounts cannot be compared, because its
-    events contradict each other. Return None for every other order."""
+    """Return a verdict if contradictory events leave an unresolved order without comparable
+    amounts."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -261,8 +254,7 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """Return a verdict if all the money went back and the book claims no payment. Return None in
-    every other case."""
+    """Return a verdict if all money went back and the book claims no payment."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
@@ -290,11 +282,9 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Return a verdict if the ledger is unresolved although the book agrees with the money. Return
-    None in every other case.
+    """Return a verdict if the ledger is unresolved although the book agrees with the money.
 
-    Also return None if the book names a second payment method that paid the rest of the price. In
-    that case the ledger is unresolved only because it does not know about that method.
+    A second payment method in the book would explain that, so there is no verdict then.
     """
     if not pair.funds.unresolved or pair.by_method:
         return None
@@ -386,7 +376,6 @@ def _one(found: Break) -> Verdict:
 
 
 def _stated_at(pair: Pair) -> Instant:
-    """Return when money last went back, or the date of the book lines if that is later."""
     return max(pair.funds.returned_at, pair.lines.placed_at or EARLIEST)
 
 
@@ -417,8 +406,8 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield a break about a contradicted assignment. For each currency, yield a break about money
-    owed back, and a break about money in doubt."""
+    """Yield breaks about contradicted assignments, money owed back and money in doubt, by
+    currency."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

@@ -1,9 +1,9 @@
-"""Money that is settled in another currency: which payments, and at which rate.
+"""Payments that are settled in another currency, and their rates.
 
 Leaves out: reporting. The two sums imply the rate; a rule may state the expected one. A statement
-exchanges a payment only if the payment has one capture and all its lines are in one other currency.
-A statement exchanges returns if there are as many returns as lines, either all refunds and
-reversals, or all lost disputes. Refunds that are known only by running totals may have fewer lines.
+exchanges a payment only if it has one capture and all its lines are in one other currency. It
+exchanges returns if there are as many returns as lines: either all refunds and reversals, or all
+lost disputes. Refunds known only by running totals may have fewer lines.
 """
 
 from collections import defaultdict
@@ -29,8 +29,8 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the expected amount, and whether the actual amount is within the rule's tolerance.
-    Without a rule, the actual amount is the expected amount."""
+    """Return the expected amount, and whether the actual one is within the rule's tolerance.
+    Without a rule, the actual amount is expected."""
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
     if rate is None:
@@ -41,8 +41,7 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return the exchange rate as text with six decimals: units of the currency of `arrived` for
-    one unit of the currency of `came`.
+    """Return the rate with six decimals: units of the currency of `arrived` for one of `came`.
 
     came  an amount other than 0
     """
@@ -85,7 +84,7 @@ class LineLike(Protocol):
 
 
 class ReturnLike(CaptureLike, Protocol):
-    """One amount of money that went back. The amount may be positive or negative."""
+    """Amount that went back, of either sign."""
 
     @property
     def kind(self) -> EntryKind: ...
@@ -123,9 +122,8 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Return whether lines settle a capture in another currency.
 
-    If both numbers are equal, the currency is wrong and there is no exchange. A line of another
-    source is no exchange, even if `Terms.settles` allows such lines: the amounts differ, and the
-    references may be equal by chance. An amount of zero has no rate.
+    Equal numbers mean that the currency is wrong. A line of another source may have an equal
+    reference by chance. Zero has no rate.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
@@ -142,8 +140,8 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield the refunds and chargebacks of a payment that lines settle in another currency. Each
-    result also has these lines, sorted by id. Movements dated after the last line are left out."""
+    """Yield refunds and chargebacks settled in another currency, with their lines sorted by id.
+    Movements after the last line are left out."""
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
@@ -164,8 +162,8 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these returns are increases of one running total. A statement may state
-    several increases in one line, because each provider divides a running total in its own way."""
+    """Return whether these returns are rises of one running total, which a statement may combine in
+    one line."""
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):
@@ -180,8 +178,7 @@ def _are_rises(parts: Sequence[ReturnLike]) -> bool:
 
 
 def _is_exchange_back(parts: Sequence[ReturnLike], lines: Sequence[LineLike]) -> bool:
-    """Return whether these lines settle refunds or reversals in another currency. The rules are
-    those of `_is_exchange`."""
+    """Return whether lines settle returns in another currency, by the rules of `_is_exchange`."""
     ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
     (currency, *more) = sorted({each.currency for each in lines})
     went = sum([abs(each.minor) for each in parts])

@@ -1,4 +1,4 @@
-"""The second look: join rows that no key joined, by hand, payment, group and rule.
+"""Second look: join rows that no key joined, by hand, payment, group and rule.
 
 Leaves out: rows that stay without a partner even then (`match`).
 
@@ -24,7 +24,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Most fitting lines searched for one line. Two of them already make the line ambiguous."""
+"""Most fitting lines searched for a line. Two already make it ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -73,8 +73,8 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the names of the first offers that fit the wanted offer. Offers of one amount are
-    searched together, so that the search stays fast."""
+    """Return the names of the first fitting offers. Offers of one amount are searched together, for
+    speed."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []
@@ -118,8 +118,7 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Add book lines that were set aside. Also add book lines that were taken for a method of
-        joining, but were not used by it."""
+        """Add book lines that were set aside, or that a method took but did not use."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -137,8 +136,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines that people paired. A pair may be one order and one book line. One
-    order may also be paired with several book lines, or one book line with several orders."""
+    """Join orders and book lines that people paired: one to one, or one to several."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -155,10 +153,9 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with the order or book line that a person matched them with.
+    """Join statement lines with the order or book line that a person matched.
 
-    If a person matched a line with an order, the order must have exactly one open capture. The line
-    settles this capture. Several lines may settle one capture together.
+    An order must have exactly one open capture. Several lines may settle it together.
     """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
@@ -187,8 +184,8 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report a book line and a statement line that were paired although no webhook arrived. If the
-    amounts are equal, report a match; otherwise report the difference."""
+    """Report a paired book line and statement line without a webhook: a match if amounts are equal,
+    else a difference."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -221,8 +218,7 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with the captures of the same payment. Matching by key missed them,
-    because the line and the capture name different orders, or the line names no order."""
+    """Join statement lines with captures of one payment, if they name different orders or none."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -278,8 +274,8 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join payments with the book lines of one group. One payment may pay several lines of the
-    group, or several payments may pay the lines together."""
+    """Join payments with book lines of one group: one payment with several lines, or several with
+    all."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -296,8 +292,7 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join the book lines of one group with the only order that fits. If no single order fits, join
-    them with all orders of the group together."""
+    """Join a group's book lines with the only order that fits, else with all its orders."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:
@@ -314,8 +309,8 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines without a common reference by amount and date. Needs a date window
-    in the rules."""
+    """Join orders and book lines without a common reference by amount and date, if the rules have a
+    date window."""
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -345,8 +340,8 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join captures and statement lines without a payment by amount and date. Needs a date window
-    in the rules."""
+    """Join captures and statement lines without a payment by amount and date, if the rules have a
+    date window."""
     window = deciding.terms.rules.date_window
     if window is None:
         return

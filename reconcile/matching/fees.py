@@ -24,8 +24,8 @@ MOST_VALUES: Final = 300
 
 
 SAMPLE: Final = 2_000
-"""Most lines of a source and currency from which a rule is derived.
-All lines are used to count how many a rule explains."""
+"""Most lines of a source and currency from which a rule is derived. All lines are counted for how
+many it explains."""
 
 
 class FeeLine(NamedTuple):
@@ -53,11 +53,9 @@ Tariff = tuple[int, int]
 
 
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
-    """Return suggested fee rules by source and currency. The special rules come before the general
-    rule.
+    """Return suggested fee rules by source and currency, the general rule last.
 
-    The special rules depend on details of the lines, such as the card's country. As few details are
-    used as are needed for the largest number of exact fees.
+    Special rules depend on details such as the card's country: as few as give the most exact fees.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -87,8 +85,7 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
-    """Return the fee rules of one source and currency: details with the tariff that they lead
-    to."""
+    """Return the fee rules of one source and currency, with the details that lead to them."""
     stated = [json.loads(line.details) if line.details else {} for line in lines]
     values = {name: {each.get(name, "") for each in stated} for each in stated for name in each}
     names = sorted(name for name, found in values.items() if 1 < len(found) <= MOST_VALUES)
@@ -124,8 +121,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Most tariffs that are tried as the general one, that is, the rule for all other lines. Tariffs
-with the most lines are tried first."""
+"""Most tariffs tried as the general rule, those with the most lines first."""
 
 
 def _together(
@@ -133,8 +129,8 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Make fee rules from the tariffs. Special tariffs that are equal share one rule, if their
-    details differ only in the last one. The rule for the general tariff comes last."""
+    """Make fee rules from tariffs, the general one last. Equal tariffs share a rule if only the
+    last detail differs."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -147,8 +143,8 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Find the tariff that gives the exact fee of the most lines. Return the number of these lines,
-    and the tariff. If the number is too small, return 0 and an empty tariff."""
+    """Return the number of exact fees and the tariff that gives the most; 0 and an empty tariff if
+    too few."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)
@@ -171,8 +167,8 @@ def _tariff(lines: Group) -> tuple[int, Tariff]:
 
 
 def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    """Return candidate percentages, rounded to a grid. They are the percentages around the median
-    of the slopes, and the most common slopes."""
+    """Return percentages to try, in steps of the grid: around the median slope, and the most common
+    slopes."""
     steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
     middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
     near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]

@@ -36,8 +36,7 @@ class Capture(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Return a text with the source and the part of the capture. It distinguishes the captures
-        of one order and payment."""
+        """Return source and part, which distinguish the captures of one order and payment."""
         return f"{self.source}:{self.part}" if self.part else self.source
 
 
@@ -110,8 +109,8 @@ class Funds:
 
     @property
     def given_back(self) -> int:
-        """Return the refunded part of the price. Money beyond the price counts as refunded first,
-        and money on top of the price last."""
+        """Return the refunded part of the price. Refunds take money beyond the price first, and
+        money on top last."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
@@ -123,8 +122,7 @@ class Funds:
 
     @property
     def at_stake(self) -> int:
-        """Return the largest amount that may have been captured or returned, limited to
-        MAX_MINOR."""
+        """Return the largest amount that may have moved, at most MAX_MINOR."""
         return min(max(self.captured + self.in_doubt, self.refunded), MAX_MINOR)
 
     @property
@@ -140,7 +138,7 @@ class Funds:
 
     @property
     def returned_at(self) -> Instant:
-        """Return when money last went back. If no money went back, return `at`."""
+        """Return when money last went back; `at` if none did."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property
@@ -240,8 +238,7 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Return whether a capture is in another currency than the order and is not yet part of the
-    money owed back."""
+    """Return whether a capture is in a foreign currency and not yet part of the money owed back."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)
@@ -254,8 +251,7 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
 
 
 def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
-    """Return the amount by which an order's captures exceed its price. Money on top of the price is
-    not part of this amount."""
+    """Return an order's captures beyond its price, without money on top."""
     price = whole.expected
     if price is None or price.currency != currency:
         return 0
@@ -268,8 +264,8 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the money at stake in payments in doubt. For each currency, this is the captured or
-    the returned sum, whichever is larger."""
+    """Return the money in doubt by currency: the captured or the returned sum, whichever is
+    larger."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -299,8 +295,6 @@ def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
 
 
 def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
-    """Return the positive sums as money, sorted by currency. A sum above MAX_MINOR is reduced to
-    MAX_MINOR."""
     return tuple(
         [Money(minor=min(m, MAX_MINOR), currency=c) for c, m in sorted(sums.items()) if m > 0]
     )
@@ -309,9 +303,8 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 MOST_LEFT: Final = 30_000
 """Most rows kept of each kind.
 
-A row takes about a kilobyte with its break and indexes, so eight full kinds take about 250 MB.
-Further rows are decided at once, by key alone, and marked as such. `Control.unsearched` counts
-them.
+A row takes about 1 kB with its break and indexes, eight full kinds about 250 MB. Further rows are
+decided by key alone, and counted in `Control.unsearched`.
 """
 
 Kept = TypeVar("Kept")
@@ -369,7 +362,7 @@ class Left:
 
 
 def keep(pool: list[Kept], row: Kept) -> bool:
-    """Add a row to the rows for the second look. Return False if there is no room for more rows."""
+    """Add a row to the pool for the second look. Return False if it is full."""
     if len(pool) >= MOST_LEFT:
         return False
     pool.append(row)

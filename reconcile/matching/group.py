@@ -48,12 +48,11 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact of a break for which no partner was searched beyond its key."""
+"""Fact of a break whose partner was searched by key alone."""
 
 
 class Deciding:
-    """Decision maker for groups of rows. Every row is put into a bucket, either at once or at the
-    end."""
+    """Decision maker for groups of rows. Each row gets a bucket, at once or at the end."""
 
     def __init__(self, terms: Terms, tally: Tally, left: Left) -> None:
         self.terms, self.tally, self.left = terms, tally, left
@@ -116,8 +115,7 @@ class Deciding:
             self.pair(moved[0], *references.values())
 
     def _apart(self, funds: list[Funds], references: dict[str, list[BookRow]]) -> None:
-        """Set aside orders that have no book lines, and book lines that have no money. The second
-        look searches for their partners."""
+        """Set aside orders without book lines, and book lines without money."""
         for each in funds:
             if not keep(self.left.orders, each.rows[0]):
                 self.end_order(each, facts=NOT_SEARCHED)
@@ -125,7 +123,7 @@ class Deciding:
             self._unpaid(rows)
 
     def _tendered(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report the book lines of an order that was paid by tenders only."""
+        """Report the book lines of an order paid by tenders only."""
         lines = lines_of(rows)
         if lines.currencies != {funds.currency}:
             self._unpaid(rows)
@@ -145,8 +143,7 @@ class Deciding:
     def _by_hand(
         self, funds: list[Funds], references: dict[str, list[BookRow]]
     ) -> tuple[list[Funds], dict[str, list[BookRow]]]:
-        """Match the orders and lines that people paired. Return the orders and lines that
-        are left."""
+        """Match the orders and lines that people paired. Return the others."""
         rest = []
         for each in funds:
             rows = self._given(each, [row for lines in references.values() for row in lines])
@@ -193,8 +190,8 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Set an order and its lines aside if the order may also have paid other lines of their
-        group. Return whether they were set aside."""
+        """Set a pair aside if its order may have paid other lines of the group. Return whether it
+        was."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -214,8 +211,7 @@ class Deciding:
         self.tally.place_book(rows, "ambiguous")
 
     def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report an order that several book lines fit. This method puts the lines into no bucket;
-        its caller does."""
+        """Report an order that several book lines fit. The caller puts the lines into buckets."""
         found = Break(
             cause="ambiguous",
             order=funds.order,
@@ -245,8 +241,7 @@ class Deciding:
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Put an order and its lines into the buckets that a verdict names. Report the verdict's
-        decisions."""
+        """Put an order and its lines into the verdict's buckets, and report its decisions."""
         if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
             "refund_not_received"
         ]:
@@ -290,8 +285,8 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over rows that another matching set aside, up to the limit of rows. Take the rows in
-        the order in which a single matching of all rows would have read them."""
+        """Take over rows that another matching set aside, up to the limit, in the order of a single
+        matching."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:
@@ -351,11 +346,8 @@ class Deciding:
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> bool:
-        """Report book lines for which no provider received money. If a person matched a line with a
-        bank line, nothing is reported.
-
-        Return whether a break was reported.
-        """
+        """Report book lines that no provider paid, unless a person matched them with a bank line.
+        Return whether a break was reported."""
         if self.terms.any_hands and any(map(self._in_bank, lines.rows)):
             self.tally.place_book(lines.rows, "outside_providers")
             return False

@@ -175,8 +175,7 @@ def _taken(movement: Movement, money: Money) -> Taken:
 
 
 def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
-    """Return each failed refund once. The amount comes from the event of the failure. If that event
-    states no amount, the amount comes from another event of the same refund."""
+    """Return each failed refund once. Another event of the refund may state its amount."""
     if all(finding.code != "refund_failed" for finding in ledger.findings):
         return ()
     stated = [each.event for each in ledger.case.heard if each.event.payment is not None]
@@ -205,8 +204,7 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 def _called(attempt: AttemptEvidence) -> str:
     """Return the reference by which statements name the payment.
 
-    An answer about a session names only the session. In that case, the unconfirmed events may name
-    the payment. If they all name one payment, return its reference.
+    An answer about a session names no payment. The unconfirmed events may, if they agree.
     """
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
@@ -216,12 +214,8 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return amounts that may have been captured and for which the ledger has no entry.
-
-    If the amount of a capture is uncertain, return the largest amount that is stated for it. If an
-    unresolved order has no amount at all, return its price. A table of all cases is in
-    reconcile/README.md.
-    """
+    """Return amounts that may have been captured but are not entered, by the table in
+    reconcile/README.md."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
         unsure = [()] if all(each.money is None for each in movements) else []
@@ -265,8 +259,7 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency. In other currencies, return all held money of the
-    payments that are not in doubt."""
+    """Return the surplus in the order's currency, and undoubted money in other currencies."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

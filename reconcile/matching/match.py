@@ -34,8 +34,6 @@ from reconcile.money import Money
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
-    """Join rows by each method of the second look, the most certain method first. Yield the
-    decisions of each method."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
@@ -181,11 +179,6 @@ class _Unmatched:
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
-        """Return the candidates that are nearest to the wanted line.
-
-        charged  indexes of lines whose amounts may be lower because a provider or a bank deducted a
-                 charge
-        """
         return nearest_of(wanted, plain=plain, charged=charged, window=self._window)
 
 
@@ -208,7 +201,7 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
 
 
 def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
-    """Yield the money in suspense, if the payment belongs to no order."""
+    """Yield money in suspense that belongs to no order."""
     if payment.bucket == "payment_unallocated":
         for currency, minor in payment.held().items():
             yield entry_of(
@@ -253,7 +246,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatchingPart:
-    """The counts and the unmatched rows of one range of keys. It can be pickled."""
+    """Counts and unmatched rows of one range of keys. It can be pickled."""
 
     tally: Tally
     left: Left
@@ -280,9 +273,8 @@ class Matching:
         suspense    unallocated payments. A statement line that names one of them is matched with
                     nothing else
         keeping     tally to use; None to create a new one
-        recipients  keys of the orders that a disbursement may refund, by payment of the
-                    disbursement. The disbursement went to the phone number of these orders'
-                    customers
+        recipients  keys of orders that a disbursement may refund, by its payment. It went to the
+                    phone numbers of their customers
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -343,11 +335,8 @@ class Matching:
         self._deciding.absorb(part.left)
 
     def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
-        """Take the second look at unmatched rows: join rows that a person matched, rows of one
-        payment, rows of one group, and rows of near dates.
-
-        Then yield a break for each row that is still unmatched. The break names the nearest
-        candidates.
+        """Take the second look at unmatched rows. Then yield a break for each row left, with the
+        nearest candidates.
 
         beside  bank lines without a partner, which are candidates too
         """
@@ -369,19 +358,16 @@ class Matching:
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield the captures that no statement line settles, by source, currency and age. Each
-        capture either still waits for its line, or the line is missing."""
+        """Yield captures that no statement line settles yet, by source, currency and age."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
 
 class OtherPeriods:
-    """A matching of the orders of all other periods. It finds the statement lines of these orders
-    that settle no movement.
+    """Matching of all other periods' orders, to find their statement lines that settle no movement.
 
-    A report places a statement line in the period of the money that the line settles. If the line
-    settles nothing, the report places it by the line's own date. So the report must know which
-    lines settle nothing. The memory is limited as in any matching.
+    A report places a statement line in the period of the money that it settles. A line that settles
+    nothing is placed by its own date.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -401,8 +387,8 @@ class OtherPeriods:
                 self._never_notified.update(decision.cites if group.takings else ())
 
     def never_notified(self) -> set[str]:
-        """Return the ids of lines that belong to an order but settle no movement. Call this after
-        all orders have been added."""
+        """Return ids of lines that belong to an order but settle no movement. Call this after all
+        orders were added."""
         rest = Rest(self._left)
         for _ in _by_each_way(rest, self._deciding):
             pass  # their own period reports it
@@ -444,9 +430,8 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Compare the decisions of two matchings, and yield the changes. First come decisions that
-    differ, in the order in which they are read. Then come decisions that only one matching has,
-    sorted by identity."""
+    """Compare two matchings, and yield the changes: differing decisions as read, then decisions of
+    only one, by identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

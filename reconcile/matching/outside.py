@@ -88,13 +88,11 @@ class Transfers:
                     self._names[name].add(subject)
 
     def _paid(self, order: BookLine) -> bool:
-        """Return whether the book says that the order was paid outside providers."""
         outside = self._methods.parts(order.method) & {"outside", "bank"}
         return bool(outside) and order.status in ("paid", "refunded")
 
     def by_hand(self, lines: Sequence[BankLine], hands: Iterable[HandMatch]) -> Iterator[Transfer]:
-        """Yield transfers that people matched by hand. A line may be matched with several orders,
-        or an order with several lines."""
+        """Yield transfers that people matched by hand."""
         known = {subject_of(line.line_id): line for line in lines}
         given: dict[str, set[str]] = defaultdict(set)
         for hand in hands:
@@ -112,8 +110,8 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield bank transfers whose lines name orders in their texts. A line may pay one of the
-        named orders, or all of them together."""
+        """Yield bank transfers whose lines name orders. A line may pay one named order, or all of
+        them."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:
@@ -132,7 +130,7 @@ class Transfers:
                 yield _transfer("by_group", [self.orders.pop(subject)], own)
 
     def named_by(self, line: BankLine) -> list[str]:
-        """Return the subjects of the orders, in the line's currency, that the line's texts name."""
+        """Return the subjects of the orders in the line's currency that its texts name."""
         if not self._names:
             return []
         keys = named_in((line.reference, line.counterparty, line.text)) & self._names.keys()
@@ -143,14 +141,13 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether an amount pays the order. If a gift card or store credit paid a part of
-        the price, the amount may be smaller than the price."""
+        """Return whether an amount pays the order. It may be smaller if a gift card or store credit
+        paid a part."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield transfers of a line and an order paid by bank transfer. Their sums and dates must
-        fit each other, and no other line or order."""
+        """Yield transfers whose line and order fit each other, and no other, by sum and date."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

@@ -14,13 +14,12 @@ from reconcile.matching.rows import StatementRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """The result of pairing parts and lines.
+    """Result of pairing parts and lines.
 
     pairs     pairs of a part and a line with equal amounts
     captures  parts without a line, in the order given
     lines     lines without a part, in the order given
-    adds_up   whether `captures` and `lines` have equal sums, so that the lines together settle the
-              parts
+    adds_up   whether `captures` and `lines` have equal sums, and so settle each other
     """
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
@@ -37,9 +36,9 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each line with a part of equal amount, the earliest part first.
 
-    If more lines than parts have the same amount, no line with that amount is paired. If all parts
-    are paired and the other lines add up to zero, these lines are corrections. In that case, no
-    pairs are returned, and all lines together settle all parts.
+    No line is paired if there are more lines than parts of its amount. If all parts are paired and
+    the other lines add up to zero, these are corrections. Then nothing is paired, and all lines
+    together settle all parts.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

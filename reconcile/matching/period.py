@@ -1,16 +1,14 @@
-"""Select the rows of a period from three streams.
+"""Select the rows of a period from three streams. An order is taken with all its lines or not at
+all.
 
-An order is taken with all its lines or not at all.
+Leaves out: which evidence is known; an instant decides that.
 
-Leaves out: which evidence is known; an instant decides that. An order belongs to the period of its
-date of placement in the book, else of its first money, else of its first evidence. A statement line
-without an order belongs to the period of its own date, else of its import. A book line without date
-and money belongs to every period.
+An order belongs to the period of its placement in the book, else of its first money, else of its
+first evidence. A statement line without an order belongs to the period of its own date, else of its
+import. A book line without date and money belongs to every period.
 
 Rows of several orders that a group, a hand match or a payment joins are matched together, so they
-belong to one period. That period is found as for one order: by the earliest placement, else the
-first money, else the first settlement, else the first import. The caller finds and passes all such
-rows.
+belong to one period. It is found as for one order. The caller finds and passes all such rows.
 """
 
 from collections import defaultdict, deque
@@ -25,12 +23,13 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""The kind of a date, the strongest first (PLACED, MONEY, SETTLED, KNOWN), and the date."""
+"""Kind of a date and the date. The kinds are, the strongest first: PLACED, MONEY, SETTLED,
+KNOWN."""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""Function of a statement line's source and a payment's: whether the line may settle it."""
+"""Function of a line's source and a payment's source: whether the line may settle the payment."""
 
 _LINE: Final = "\x00"
 """Prefix of the name that stands for a statement line without a key. No key contains it."""
@@ -71,12 +70,10 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Find rows that must be matched together, and return one common date for each of them. A row
-    is left out if its own date is already the common date.
+    """Return a common date for rows that must be matched together, by key or `place_of`.
 
-    The names in the result are the keys of the rows, or `place_of` a statement line. Pass all rows
-    that a group, a hand match or a payment may join with each other. It does no harm to pass other
-    rows, too.
+    A row whose own date is the common date is left out. Pass all rows that a group, a hand match or
+    a payment may join; other rows do no harm.
     """
     sets = _Sets()
     for booked in book:
@@ -115,7 +112,6 @@ class _Sets:
         self._parent: dict[str, str] = {}
 
     def root(self, name: str) -> str:
-        """Return the name that represents the set of a name."""
         parent = self._parent
         while (above := parent.get(name, name)) != name:
             parent[name] = parent.get(above, above)
@@ -128,7 +124,6 @@ class _Sets:
         self._parent[under] = root
 
     def names(self) -> Iterator[str]:
-        """Yield every name that was joined with another."""
         yield from self._parent
 
     def __contains__(self, name: str) -> bool:
@@ -203,12 +198,11 @@ def within(
 ) -> Streams:
     """Return the three streams in key order, without the orders of other periods.
 
-    joined     date that decides the period of each order that belongs together with others
-               (`joined_dates`)
-    elsewhere  set that receives the ids of statement lines with an own date outside the period.
-               Lines that plainly settle their order are not added
-    outside    function that is called with each order outside the period and with each line without
-               an order. It is not called for a plainly settled order without a book line
+    joined     deciding date of each order that belongs together with others (`joined_dates`)
+    elsewhere  receives the ids of statement lines dated outside the period, except lines that
+               plainly settle their order
+    outside    called with each order outside the period and each line without an order, except
+               plainly settled orders without a book line
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside
@@ -235,7 +229,6 @@ class _Sieve:
                 yield kept.popleft()
 
     def _advance(self) -> bool:
-        """Read the next order, or the next line without an order. Return False at the end."""
         key = min((head[0] for head in self._heads if head is not None), default=None)
         if key is None:
             return False

@@ -25,11 +25,7 @@ def balance_of(line: StatementRow | StatementLine) -> int:
 
 
 def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line settles a returned amount exactly.
-
-    A dispute line may also settle a reversal of the payment that the line names. Some providers
-    report one chargeback as a reversal in webhooks and as a dispute in statements.
-    """
+    """Return whether a line may settle a refund or chargeback of any amount."""
     if row.kind == "dispute" and row.gross > 0:
         return False  # it returns money, for which the ledger has no movement
     return taken.minor == abs(row.gross) and (
@@ -57,8 +53,7 @@ def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
     """Return the failed refund for which a line took money; None if there is none. The refund
-    references of the line and the refund must be equal. If the line or the refund has no refund
-    reference, their payments must be equal."""
+    references must be equal, or the payments if a reference is missing."""
     if row.kind != "refund":
         return None
     for each in failed:
@@ -74,11 +69,8 @@ def failure_of(
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Return whether a line is about money that went back, and not about a payment.
 
-    Every line that is not a payment line is about such money. A negative payment line may be the
-    correction of a capture. It counts as money that went back in two cases only:
-
-    - its amount equals one refund or chargeback of its payment
-    - its amount equals the sum of all of them
+    A negative payment line may be the correction of a capture. It counts as money that went back
+    only if it equals one refund or chargeback of its payment, or the sum of all.
     """
     if row.kind != "payment":
         return True
@@ -88,15 +80,15 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the refunds and chargebacks of one payment that add up to these lines. Return an empty
-    list if none add up.
+    """Return the refunds and chargebacks of one payment that add up to these lines, or an empty
+    list.
 
     These combinations are tried in order:
 
     - one movement
     - all movements, because one line may combine several refunds
-    - all movements up to the date of the last line, because part of a lost dispute may have come
-      back later
+    - all movements up to the last line's date, because part of a lost dispute may have come back
+      later
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -110,8 +102,10 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Divide lines into pairs of lines that cancel each other out, and all other lines. The ledger
-    has no movement for such pairs, which are:
+    """Divide lines into those that cancel each other out, which the ledger does not have, and all
+    others.
+
+    These pairs cancel each other out:
 
     - a dispute that took money, and the win that returned it
     - a refund, and the line that returned its money
@@ -138,8 +132,7 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one of two lines gave back the money that the other line took. Both lines must
-    have the same refund reference. If a line has no refund reference, both must have the same
+    """Return whether one line gave back the money of the other, by refund reference or else by
     payment."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
@@ -153,7 +146,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
     """Return the refunds and reversals in `unused` that remain after an amount is deducted.
 
-    back   refunds and reversals from which the amount is deducted, reversals first
+    back   movements to deduct from, reversals first
     minor  amount to deduct, in minor units
     """
     rest = {id(each): each.minor for each in back}
@@ -165,7 +158,7 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """Return the refunds of `unused` that are not in `parts`. The refunds are compared by identity,
+    """Return the refunds of `unused` that are not in `parts`. They are compared by identity,
     because one event may report two equal refunds."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

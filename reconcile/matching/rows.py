@@ -1,9 +1,9 @@
-"""Rows that the matcher reads: one flat row for each ledger, book or statement line, in key order.
+"""Flat rows that the matcher reads, one for each ledger, book or statement line, in key order.
 
 Leaves out: conversion to values where it is not needed. A million rows are streamed and nearly all
-agree, and a tuple from a database row costs a fraction of a value. A stream may even yield the
-database's bare tuples, and those of plain ledger lines may lack the last fields: the matcher makes
-rows of the few that it examines. `ledger_line_row`, `book_row` and `statement_row` convert values.
+agree, and a database tuple costs a fraction of a value. A stream may even yield the database's bare
+tuples; tuples of plain ledger lines may lack the last fields. The matcher makes rows of the few
+that it examines. `ledger_line_row`, `book_row` and `statement_row` convert values.
 
 All three streams ascend by `key`, compared by code point, as Python, SQLite's BINARY and
 PostgreSQL's `COLLATE "C"` do. The order of rows with equal keys does not matter.
@@ -39,7 +39,7 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "assignment_contradicted",
     }
 )
-"""Findings that affect a match: an order with one of them is not plain."""
+"""Findings that affect a match. An order with one of them is not plain."""
 
 NO_KEY: Final = ""
 """Key of a statement line that belongs to no order. Such lines come first."""
@@ -55,10 +55,10 @@ class TakingRow(NamedTuple):
     payment   payment reference of the capture; empty if no money moved
     cite      id of the event that states the capture; empty if no money moved
     at        date that the provider gave the capture; without a capture, `opened_at`
-    whole     ledger line of an order that is not plain. For such an order, the fields `minor` to
-              `at` are unused
-    beside    unsettled money of statement lines. The break about the order's doubtful payment
-              reports this money. The matching sets this field
+    whole     ledger line of an order that is not plain; then the fields from `minor` to `at` are
+              unused
+    beside    unsettled money of statement lines, reported by the break about the doubtful payment;
+              set by the matching
     """
 
     key: str
@@ -94,15 +94,14 @@ class BookRow(NamedTuple):
 class StatementRow(NamedTuple):
     """One line of a statement: a key, then the fields of a `StatementLine`.
 
-    key       `match_key` of the order that the line itself names. If the line names no order, the
-              value is the key of the only order whose ledger has the line's payment, or NO_KEY. The
-              code that reads the lines sets the key
-    source    source whose statement has the line; empty if unknown. If another source has its own
-              statements, the same payment reference in those statements means another payment
+    key       `match_key` of the order that the line names, else of the only order whose ledger has
+              its payment, else NO_KEY
+    source    source whose statement has the line; empty if unknown. In another source's statements,
+              the same payment reference means another payment
     known_at  when a line without a date was first imported; None for other lines
 
-    The order that a line names has priority because it never changes. So lines can be stored sorted
-    by that order. If the line names the wrong order, the second look finds the line by its payment.
+    The named order comes first because it never changes, so lines can be stored sorted by it. If it
+    is wrong, the second look finds the line by its payment.
     """
 
     key: str
@@ -124,8 +123,7 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """Convert a ledger line to a row. The row of a plain line is flat. Every other row contains the
-    whole line."""
+    """Convert a ledger line to a row. A line that is not plain is kept whole."""
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -143,12 +141,12 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Return whether the flat form of the order's row is enough for matching. All of these must be
-    true:
+    """Return whether the flat form of the order's row is enough for matching. All of these must
+    hold:
 
-    - the order succeeded with one capture that one event states. Or no money moved, and the order
-      is not unresolved
-    - the order has no WEIGHTY finding, no payment in doubt and no failed refund
+    - the order succeeded with one capture that one event states, or no money moved and it is not
+      unresolved
+    - there is no WEIGHTY finding, no payment in doubt and no failed refund
     - no money is owed back, and there are no tenders and no money on top of the price
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
@@ -172,10 +170,9 @@ def subject_of(line_id: str) -> str:
 
 
 def name_of(named: str) -> str:
-    """Return the name that a match by hand uses. For a book, statement or bank line, the name is
-    the subject of the line.
+    """Return the name that a match by hand uses: a line's subject, or an order's whole reference.
 
-    The reference of an order is not cut at a dot, because a dot may be a part of the reference.
+    An order's reference is not cut at a dot, because it may contain one.
     """
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
@@ -187,15 +184,15 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest         further lines of the reference, which do not count. If some lines state that money
-                 moved, `rest` has the lines that do not state this
+    rest         further lines of the reference, which do not count: those without moved money, if
+                 others have some
     status       common status of the lines
     charge       sum of the positive amounts. If two lines state the same charge, it counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
     placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
-    repeated     whether two lines state the same charge. With `lines_of(apart=True)`, both lines
-                 count, and the value is False
+    repeated     whether two lines state the same charge; False with `lines_of(apart=True)`, where
+                 both count
     """
 
     rows: tuple[BookRow, ...]
@@ -235,25 +232,24 @@ class Lines:
 
     @property
     def money(self) -> Money:
-        """Return the amount that came according to the book. If none came, return the amount that
-        went back according to the book."""
+        """Return the amount that came according to the book; if none came, the amount that went
+        back."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 
 def claims(row: BookRow) -> bool:
-    """Return whether a line says that money moved. The line may have no status. Then it must be an
-    accounting entry or state a refunded amount."""
+    """Return whether a line says that money moved. Without a status, it must be an accounting entry
+    or state a refund."""
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """Return the lines of one reference. If some lines say that money moved, the other lines become
-    `rest`.
+    """Return the lines of one reference, with lines without moved money as `rest` if others have
+    some.
 
-    A `refunded` line counts as a repetition of a `paid` line of the reference, if the refunded
-    amount is not larger.
+    A `refunded` line repeats a `paid` line of the reference if the refunded amount is not larger.
 
     apart  whether each `refunded` line is instead a separate charge, which came and went back
     """
@@ -304,8 +300,8 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that went back according to a line. If the line states no refunded amount
-    but has the status `refunded`, its whole amount went back.
+    """Return the amount that went back according to a line; all of it for the status `refunded`
+    without an amount.
 
     A refunded amount of 0 counts as not stated, because exports fill the column with 0 in every
     row.
@@ -340,14 +336,12 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Find the known line that each row repeats. Return the index of the known line for each row;
-    None if the row is a new line.
+    """Return for each row the index of the known line that it repeats; None for a new line.
 
-    First, rows are paired with equal known lines. Each line is paired only once. Then the other
-    rows are paired, in order, with known lines for which `same` is true.
+    Equal lines are paired first, each only once. Then the other rows are paired, in order, with
+    known lines for which `same` is true.
 
-    same  function that gets a row and a different known line. It returns whether both must be
-          versions of one line
+    same  whether a row and a different known line must be versions of one line
     """
     if len(stated) == len(known) == 1:  # the usual case
         return [0 if stated[0] == known[0] or same(stated[0], known[0]) else None]
@@ -366,15 +360,14 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two different rows must be two statements of one movement. They are two
-    movements in each of these cases:
+    """Return whether two different rows must be statements of one movement. They are two movements
+    in each of these cases:
 
-    - their amounts differ. But two payments of different amounts may be a payment and its
-      correction, if their signs and times of day agree
+    - their amounts differ, unless signs and times of day agree, as for a payment and its correction
     - they are lines of two wallets, even with one receipt
     - they name different payouts
-    - one of them names no payout, and their days of settlement differ. The days are compared in
-      every zone in which the file may have been read
+    - one of them names no payout, and their days of settlement differ in every zone in which the
+      file may have been read
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -390,8 +383,8 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
 
 def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Return whether two rows with different amounts may be one movement that was corrected. The
-    result is not certain: two refunds of one payment on one day also look like this."""
+    """Return whether two rows with different amounts may be one corrected movement. This is
+    uncertain: two refunds of one payment on one day look alike."""
     if one.money == other.money or _opposite(one, other) or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)
@@ -408,11 +401,10 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether the times of day of two rows show that they are two movements. A row without a
-    time of day shows nothing.
+    """Return whether the times of day show two movements. A row without a time of day shows
+    nothing.
 
-    Times that differ by whole quarters of an hour may be one instant that was read in two time
-    zones.
+    Times that differ by whole quarters of an hour may be one instant read in two time zones.
     """
     if one.settled_at is None or other.settled_at is None:
         return False
@@ -424,8 +416,7 @@ def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
     A date without a time is stored as the first instant of its day. One file may have been read in
-    UTC, and another in the calendar's zone. The two instants of one date then differ, and still
-    count as the same day.
+    UTC, another in the calendar's zone; one date read in both still counts as one day.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

@@ -1,7 +1,7 @@
 """The merchant's rules of matching, the coverage of the files, and matches made by hand.
 
-Leaves out: the rules file. By default every tolerance is zero, and every rule that matches without
-a common reference is off. Matches by such a rule have their own kind.
+Leaves out: the rules file. By default every tolerance is zero, and no rule matches without a common
+reference. Matches by such a rule have their own kind.
 """
 
 import json
@@ -33,9 +33,8 @@ class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
     tolerance  minor units by which the fee may differ, because providers round
-    where      conditions for a statement line, each with the name of a detail and its allowed
-               values. If "" is an allowed value, lines that do not state the detail fit, too.
-               Without conditions, every line fits
+    where      conditions for a statement line: name of a detail and its allowed values. "" allows
+               lines without the detail. Without conditions, every line fits
     """
 
     source: str
@@ -88,10 +87,10 @@ class MatchRules:
     refund_margin   how long a refund that the book states may take to arrive
     fees            fee rules. The first rule that fits a line counts. A line that no rule fits has
                     no expected fee
-    bank_margin     how long a payout may take to reach the bank. A bank line without a reference is
-                    matched with a payout only within that time
-    bank_payers     texts that identify the bank line of a payout. The line contains at least one of
-                    them, in upper or lower case. If empty, any credit may be a payout
+    bank_margin     how long a payout may take to reach the bank; the limit for matching a bank line
+                    without a reference
+    bank_payers     texts in the bank line of a payout, in upper or lower case. If empty, any credit
+                    may be a payout
     other_business  texts that mark other business. A bank line with such a text is no payout
     rates           expected exchange rates. A pair of currencies that is not listed has no expected
                     rate
@@ -123,7 +122,7 @@ class Span:
 
 
 def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Merge spans that overlap or touch; return them sorted."""
+    """Merge spans that overlap or touch, sorted."""
     found: list[Span] = []
     for each in sorted(spans, key=lambda span: span.since):
         if found and each.since <= found[-1].until:
@@ -134,7 +133,7 @@ def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the intersection of several lists of spans; nothing if there are none."""
+    """Return the spans that all lists share; nothing if there are no lists."""
     found: tuple[Span, ...] | None = None
     for spans in many:
         if found is None:
@@ -174,8 +173,7 @@ class Coverage:
     books       spans of each order book. An order is in only one book, so a missing book line is
                 reported only for a date that all books cover
     statements  spans of each source. A source that is not listed has no statements
-    wallets     spans of sub-accounts of sources. A source is covered at the times at which all its
-                sub-accounts are covered
+    wallets     spans of sub-accounts. A source is covered where all its sub-accounts are
     bank        spans of each bank account
     takings     when the provider's webhooks began to arrive; None if there is no such limit
     lost        accepted gaps, in which webhooks may be lost
@@ -192,11 +190,11 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why an item dated `at` may be missing from the files that cover these spans:
+    """Return why an item dated `at` may be missing from files that cover these spans.
 
-    None         the item must be there, because `due` has passed and one span covers the time from
-                 `at` to `due`
-    awaiting     a later file may contain the item, because the last span ends before `due`
+    None         the item must be there: one span covers the time from `at` to `due`, which has
+                 passed
+    awaiting     a later file may have it: the last span ends before `due`
     not_covered  `at` is before the first span or between two spans
     """
     if spans and at >= spans[-1].until:
@@ -229,16 +227,15 @@ def hand_match(
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about. If the break is about no line, return the break's
-    order."""
+    """Return the line that a break is about, else the break's order."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 
 
 CENTS: Final = 100
-"""Minor units in a major unit of most currencies.
-Amounts of currencies without decimals are often mistaken by this factor."""
+"""Minor units in a major unit of most currencies. Amounts of other currencies are often mistaken by
+it."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -286,12 +283,12 @@ class Terms:
         return self._hands.get(name, _NOBODY)
 
     def outside_providers(self, rows: Iterable[BookRow]) -> bool:
-        """Return whether the book says that no part of these lines was paid through a provider."""
+        """Return whether the book says that these lines were paid entirely outside providers."""
         parts = [self.rules.methods.parts(row.method) for row in rows]
         return all(each and each <= OTHERWISE for each in parts)
 
     def partly_outside(self, rows: Iterable[BookRow]) -> bool:
-        """Return whether the book says that a part of these lines was paid through no provider."""
+        """Return whether the book says that a part of these lines was paid outside providers."""
         return any(self.rules.methods.parts(row.method) & OTHERWISE for row in rows)
 
     def within(self, difference: int, currency: str) -> bool:
@@ -310,8 +307,7 @@ class Terms:
         return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Return whether the line's fee is the expected fee. Also return True if no fee is
-        expected.
+        """Return whether the line's fee is the expected fee, or none is expected.
 
         This is called for every plain order, so it uses positions instead of names.
         """
@@ -332,8 +328,7 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why money of this date may be missing from the books; None if a book must have
-        it."""
+        """Return why the books may lack money of this date; None if a book must have it."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
@@ -355,8 +350,8 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the time span; None if no gap does. Both ends
-        belong to the span. If an end is None, the span is open at that end."""
+        """Return the first accepted gap that overlaps the time span, ends included; None if no gap
+        does. An end of None is open."""
         return next(
             (
                 span
@@ -375,11 +370,11 @@ class Terms:
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return the reason why the statements may lack money that was captured at `at`. Return
-        None if a statement must show the money.
+        """Return why the statements may lack money captured at `at`; None if a statement must show
+        it.
 
-        A statement must show the money once two conditions are met. `settle_margin` has passed
-        since the capture, and the source's statements cover that time.
+        It must once `settle_margin` has passed since the capture, and the source's statements cover
+        that time.
         """
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
@@ -397,14 +392,13 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return factors by which an amount is too large or too small if major and minor units were
-    mixed up. They are 100 and the number of minor units in one major unit of this currency."""
+    """Return the factors by which an amount is wrong if major and minor units were mixed up: 100
+    and the currency's own."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor between two amounts if major units were mistaken for minor units; else
-    None."""
+    """Return the factor between two amounts that mixed up major and minor units; else None."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

@@ -1,7 +1,7 @@
 """Match the captures of one order with its statement lines: settled, settled otherwise, or open.
 
-Leaves out: the book, and lines whose key belongs to no order. The payment that a line names decides
-which capture it settles. A line without a payment can settle a capture only if it fits no other.
+Leaves out: the book, and lines whose key belongs to no order. The payment of a line decides which
+capture it settles. A line without a payment settles a capture only if it fits no other.
 """
 
 from collections import Counter
@@ -34,8 +34,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines that need no break of their own, by order. The break about the doubtful payment
-              of the order reports them
+    beside    lines by order that the break about the order's doubtful payment reports
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -52,8 +51,8 @@ class Settling:
         self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
-        """Put fees, refunds, disputes and all rows that match into buckets. Return the captures and
-        lines without a partner."""
+        """Put fees, refunds, disputes and all matching rows into buckets. Return the other captures
+        and lines."""
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
@@ -95,8 +94,8 @@ class Settling:
     def _reversed(
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
-        """Put captures that were reversed before they were paid out into a bucket. Return the other
-        captures, and the refunds and chargebacks that are left."""
+        """Put captures that were reversed before their payout into a bucket. Return the other
+        captures and returns."""
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -114,10 +113,9 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report refunds and chargebacks that should have a statement line and have none.
+        """Report refunds and chargebacks that lack their statement line.
 
-        If a refund or chargeback was reversed, neither of the two movements is reported, because
-        statements may omit both.
+        Statements may omit a movement together with its reversal, so neither of them is reported.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
@@ -149,11 +147,10 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle a movement of unknown amount. Return whether
-        the line was put into a bucket.
+        """Put a line into a bucket if it may settle a movement of unknown amount, and return
+        whether it was.
 
-        The line gets no break of its own. The break about the doubtful payment or its order
-        includes the money of the line.
+        The break about the doubtful payment or its order includes the line's money.
         """
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
@@ -177,8 +174,8 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Put captures that are settled in another currency into a bucket, together with their
-        lines. Return the other captures and the other lines."""
+        """Put captures settled in another currency into a bucket, with their lines. Return the
+        other captures and lines."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -212,8 +209,8 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Put refunds and chargebacks that are settled in another currency into a bucket, together
-        with their lines. Return the other movements and the other lines."""
+        """Put returns settled in another currency into a bucket, with their lines. Return the
+        others."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
@@ -257,8 +254,6 @@ class Settling:
     def _join_by_source(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Group captures and lines by sources that fit each other. Join the captures and lines of
-        each group."""
         for fitting, lines in by_source(captures, rows, terms=self._terms):
             if fitting:
                 self._join_of_key(rest, fitting, lines)
@@ -268,8 +263,8 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines as `join` does. If there is only one capture and several lines
-        fit it, use the line that a person paired with the order."""
+        """Join captures and lines as `join` does. A person's pairing decides if several lines fit
+        the only capture."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -294,9 +289,8 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Match parts of a payment with the lines that settle them. Return the parts and lines that
-        are left. A line may settle one part. If no further pairs are found, the remaining lines
-        together may settle all remaining parts."""
+        """Match parts of a payment with their lines, one by one, then all remaining ones together.
+        Return what is left."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -389,10 +383,9 @@ class Settling:
     def report_ambiguous(
         self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
     ) -> None:
-        """Report a capture that several lines fit. The capture gets its bucket here. The caller
-        puts the lines into theirs.
+        """Report a capture that several lines fit, and place it. The caller places the lines.
 
-        own  lines whose unsettled money is included in the break about this capture
+        own  lines whose unsettled money the break includes
         """
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
@@ -413,8 +406,8 @@ class Settling:
     def _returned(
         self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
     ) -> list[Return]:
-        """Put each statement line that settles a refund or chargeback into a bucket. Return the
-        refunds and chargebacks that no line settles."""
+        """Put each statement line that settles a return into a bucket. Return the returns that no
+        line settles."""
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
@@ -454,8 +447,7 @@ class Settling:
         return unused
 
     def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
-        """Report a line that took money for a failed refund, if the statement should have returned
-        the money by now."""
+        """Report a line that took money for a failed refund and should have returned it by now."""
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
@@ -467,8 +459,8 @@ class Settling:
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
-        """Report statement lines whose sum differs from the money that went back. The lines have
-        one payment and one kind. Return the refunds and chargebacks that no line settles."""
+        """Report lines of one payment and kind whose sum differs from the returned money. Return
+        the unsettled returns."""
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
         parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]
@@ -534,8 +526,8 @@ class Settling:
 def by_source(
     captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
 ) -> list[tuple[list[Capture], list[StatementRow]]]:
-    """Group lines with the captures that they may settle by their sources. A capture is in only one
-    group. A capture that no line may settle is in no group."""
+    """Group lines with the captures that they may settle, by source. A capture is in at most one
+    group."""
     found: list[tuple[set[str], list[StatementRow]]] = []
     for row in rows:
         sources = {each.source for each in captures if terms.settles(row.source, each.source)}
@@ -576,8 +568,8 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break about a statement line whose payment is in no ledger. If lost deliveries may
-    explain the break, it names the accepted gap in which they were lost."""
+    """Return the break about a line whose payment is in no ledger, with the accepted gap that may
+    explain it."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -599,13 +591,12 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line without a movement leaves unsettled. The amount is negative if
-    the line increases the balance, and positive if the line decreases the balance."""
+    """Return the amount that a line without a movement leaves unsettled; negative if the line
+    increases the balance."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 
 def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
-    """Return the amount of a capture, then the unsettled amount of each of its lines."""
     came = Money(minor=capture.minor, currency=capture.currency)
     return [came, *[unsettled_by(row) for row in rows]]
 

@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-Leaves out: how a payment is folded, and who may assign it. A movement is posted where its
-payment was when the movement became known: in suspense, or to its order or account. That posting
-never changes; an assignment moves the money on the day of the assignment.
+Leaves out: how a payment is folded, and who may assign it. A movement is posted where its payment
+was when it became known: in suspense, or to its order or account. An assignment moves the money on
+its own day and never changes that posting.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Place that a person gave a payment: an order, no order again, or one of two dismissals."""
+"""Where a person placed a payment: on an order, on no order again, or in one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Causes of a change of the suspense balance, besides new money.
@@ -47,7 +47,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseStep:
-    """One change of the money in suspense. It is an increase if `minor` is positive.
+    """Change of the money in suspense, positive for an increase.
 
     at     the provider's date of a movement, or the time of a person's record
     known  when it became known
@@ -64,8 +64,8 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Prefix of source and reference of a payment that is the candidate of a break. Such a payment is
-assigned to the break's order; a match by hand cannot use it."""
+"""Prefix of source and reference of a payment that is a break's candidate. It is assigned to the
+break's order instead of matched by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,7 @@ class Suspended:
 
     taken       movements of the payment, in the order in which they became known
     steps       changes of the money in suspense, in the order in which they became known
-    stands      last decision of a person about the payment; None if there is no decision that is
-                still valid
+    stands      a person's last decision, if it is still valid
     other_shop  whether the payment belongs to another shop. Money of another shop is not in
                 suspense
     """
@@ -90,8 +89,8 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        The movement in the order's ledger cites the assignment. So the movement may cite more ids
-        than the step in suspense.
+        The order's ledger also cites the assignment, so the movement may cite more ids than the
+        step.
         """
         cites = set(taken.cites)
         return any(
@@ -105,9 +104,8 @@ class Suspended:
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return the money in suspense by currency.
 
-        before  end of the time whose steps count; None to count all steps
-        known   whether `before` applies to when a step became known; if not, it applies to the
-                step's date
+        before  end of the counted time; None for all steps
+        known   whether `before` limits when a step became known, instead of its date
         """
         sums: Counter[str] = Counter()
         for step in self.steps:
@@ -131,8 +129,7 @@ class Suspended:
         return "payment_unallocated" if stands is None else "awaiting_refund"
 
     def found(self, lines: list[StatementRow]) -> Break | None:
-        """Return the break that asks a person to assign the payment; None if nobody needs to assign
-        it.
+        """Return the break that asks a person to assign the payment; None if that is not needed.
 
         lines  statement lines that name the payment
         """
@@ -158,7 +155,7 @@ def suspended(
 ) -> Suspended:
     """Build the suspense state of a payment from known evidence and people's decisions.
 
-    If more money comes on a payment that was dismissed as other business, the payment is reopened.
+    More money on a payment dismissed as other business reopens it.
     """
     moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
     held: Counter[str] = Counter()
@@ -201,7 +198,7 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the steps of a person's decision that move money out of suspense.
+    """Yield the steps by which a person's decision moves money out of suspense.
 
     back  whether to yield the opposite steps, because the decision was withdrawn
     """
@@ -240,8 +237,6 @@ class Suspense:
         since: Instant | None = None,
         until: Instant | None = None,
     ) -> None:
-        """Index the payments. A payment is reported if its first capture is at or after `since` and
-        before `until`."""
         self._since, self._until = since, until
         self._by_payment: dict[str, list[Suspended]] = {}
         for each in payments:

@@ -1,7 +1,6 @@
 """Count rows as they are read, and by bucket as they are decided. Merge three sorted streams.
 
-Leaves out: the equations between the counts (`control`). Rows are counted twice, independently: in
-the streams before they are examined, and by the bucket that they were placed in. The counts agree
+Leaves out: the equations between the counts (`control`). The two counts are independent, and agree
 only if every row was placed once.
 """
 
@@ -44,11 +43,10 @@ class Unsettled(NamedTuple):
 
 
 class Tally:
-    """The counts of one matching or of a part of it, and its decisions until `take_decisions`
-    returns them.
+    """Counts of one matching or of a part of it, and its decisions until `take_decisions` returns
+    them.
 
-    plain      counts of plain orders that agree with the book. They stand for book lines and ledger
-               lines
+    plain      counts of plain orders that agree with the book, for both sides
     settled    counts of plain captures with their statement line
     unsettled  captures that a statement has or will have to show, by source, currency and age in
                whole days
@@ -119,8 +117,6 @@ class Tally:
             self._add_order(self._sheet("takings", bucket), row)
 
     def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
-        """Count an order once in each currency in which money was captured. If no money was
-        captured, count the order in the currency of its price."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
             sums[capture.currency] = sums.get(capture.currency, 0) + capture.minor
@@ -155,7 +151,7 @@ class Tally:
         return found
 
     def report(self, decision: Decision) -> None:
-        """Store a decision for `take_decisions`. If the decision is a break, also count it."""
+        """Store a decision for `take_decisions`, and count a break."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
@@ -282,7 +278,7 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
 TOGETHER: Final = 500
-"""Number of rows that are counted in one batch."""
+"""Rows counted in one batch."""
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -330,9 +326,8 @@ class Plain(NamedTuple):
 
     agreed     sheet in which book and ledger lines are counted
     settled    sheet in which statement lines are counted
-    fee_fits   function that returns whether a line's fee is the expected fee; also true if no fee
-               is expected
-    unsettled  function that is called with a plain order whose capture has no statement line
+    fee_fits   whether a line's fee is the expected one, or none is expected
+    unsettled  called with a plain order whose capture has no statement line
     """
 
     agreed: Sheet
@@ -351,8 +346,7 @@ def merge(
     """Merge three sorted streams by key, and yield the rows of every key that needs a closer look.
     Raises ValueError for an unsorted stream.
 
-    plain  counters of the orders on which the three streams plainly agree. These orders are not
-           yielded. If it is None, every key is yielded
+    plain  counters of plainly agreeing orders, which are not yielded; None to yield every key
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)
@@ -401,8 +395,6 @@ def merge(
 
 
 def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) -> None:
-    """Add sums of the statement lines of plain orders to the sheet `settled`. Add their count and
-    gross sum to the sheet `agreed`."""
     if sums[COUNT]:
         _plus(settled[currency], sums)
         _plus(agreed[currency], sums[: SUM + 1])
@@ -421,7 +413,7 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
-    """Move all rows of a key to a list. Return the next two rows, which were read ahead."""
+    """Move all rows of a key to a list. Return the next two rows."""
     make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:

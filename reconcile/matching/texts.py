@@ -25,7 +25,7 @@ MOST_WORDS: Final = 200
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
-"""Characters around a reference that may also be part of one, as in `PO/2026/11`."""
+"""Characters around a reference that may also be inside one, as in `PO/2026/11`."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:
@@ -50,14 +50,13 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""Pattern of a date with all its digits, since a shorter number may only begin like a year."""
+"""Pattern of a date with all its digits. A shorter number may only begin like a year."""
 
 
 def telling(key: str) -> bool:
-    """Return whether the key of a payout can be searched for in the texts of bank lines.
+    """Return whether a payout's key can be searched for in bank texts.
 
-    The key must be long enough, so that it does not occur by chance. The key must not be a date,
-    because many texts contain a date.
+    It must be too long to occur by chance, and no date, because many texts contain a date.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)

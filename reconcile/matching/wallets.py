@@ -2,12 +2,12 @@
 
 Leaves out: reading, and withdrawals, which `bank` matches with the bank.
 
-    1 balances   opening + movements = the balance that the statement states, for each wallet
-    2 transfers  the two sides of a transfer between wallets of one source add up to zero
+    1 balances   opening + movements = stated balance, for each wallet
+    2 transfers  both sides of a transfer between wallets of one source add up to zero
     3 holds      each release has its hold; how much is still held, and since when
-    4 rhythm     wallets with regular withdrawals whose next withdrawal is overdue
+    4 rhythm     regular withdrawals that are overdue
 
-Rows come sorted by source, wallet, currency and date. Only those of transfers and holds are kept.
+Rows come sorted by source, wallet, currency and date. Only rows of transfers and holds are kept.
 """
 
 from collections import Counter, defaultdict, deque
@@ -33,7 +33,7 @@ class WalletRow(NamedTuple):
     """One line of a statement that changes the balance of a wallet.
 
     reference  reference of the payment, transfer or hold
-    balance    balance after this line as the statement states it; None if it states none
+    balance    stated balance after this line; None if there is none
     """
 
     source: str
@@ -57,7 +57,7 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
     "release": "held",
     "disbursement": "disbursed",
 }
-"""Flow of each kind of line. Kinds that are not listed are settled."""
+"""Flow of each kind of line. Other kinds are settled."""
 
 HELD_BACK: Final = "Held"
 """Wallet of money that a provider holds back. It is the other side of holds and releases."""
@@ -66,15 +66,15 @@ APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Fewest and most past withdrawals from which the next withdrawal is expected. Fewer withdrawals
-show no rhythm, and older ones may have had a different rhythm."""
+"""Fewest and most past withdrawals used to expect the next. Fewer show no rhythm, and older ones
+may have had another."""
 
 GRACE: Final[Duration] = DAY
-"""Time beyond the longest interval so far after which a withdrawal counts as late. It allows for a
+"""Time beyond the longest interval so far after which a withdrawal is late. Allows for a
 holiday."""
 
 MOST: Final = 1_000_000
-"""Most transfers, and most holds, that are paired. Each takes a quarter of a kilobyte in memory."""
+"""Most transfers, and most holds, that are paired. Each takes about 250 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return the instant after which the next payout is late; None if payouts are irregular.
-    Payouts are regular if the longest time between two payouts is at most twice the usual time.
+    """Return the instant after which the next payout is late; None if payouts are irregular: their
+    longest pause is over twice the usual one.
 
     paid  times of the earlier payouts, sorted
     """
@@ -181,9 +181,9 @@ class Wallets:
     ) -> WalletSums:
         """Add up the movements of a wallet, and check its stated balance at each instant.
 
-        The order of rows with one instant is unknown, so they are checked together. Their sum,
-        added to the earlier balance, must give a balance that one of these rows states. It must not
-        be a balance from which another of these rows starts.
+        The order of rows with one instant is unknown, so they are checked together. Added to the
+        earlier balance, they must give a balance that one of them states, and from which none of
+        them starts.
         """
         start = self._period.since
         stated, opening = None, None
@@ -245,8 +245,7 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report a late withdrawal. A withdrawal is late if the pause since the last withdrawal is
-        longer than any before, and if the balance is enough for a withdrawal."""
+        """Report a late withdrawal: the longest pause ever, with enough balance to withdraw."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -278,12 +277,12 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows, which all have the same instant. Report a break if a
-        stated balance differs from the balance that the rows add up to.
+        """Return the balance after these rows of one instant. Report a break if a stated balance
+        differs.
 
         before  balance before these rows; None if unknown
-        after   the row directly before these rows, which the report names. If that row is in
-                another file, a file between the two files may be missing
+        after   the row directly before them, for the report. If it is in another file, a file
+                between may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
@@ -345,8 +344,8 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair the two sides of transfers by reference, then by amount within a day. Report
-        unpaired sides."""
+        """Pair the two sides of transfers by reference, then by amount within a day. Report the
+        rest."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -379,8 +378,8 @@ class Wallets:
                 )
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
-        """Apply each release to the hold with its reference, then to the oldest holds. Report
-        releases without a hold."""
+        """Apply each release to the hold with its reference, else to the oldest. Report releases
+        without a hold."""
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

@@ -1,16 +1,16 @@
 """Adjusting entries: late knowledge about closed months, posted in the first open month.
 
-Leaves out: where frozen journals are stored. The journal of a closed month is frozen. All closed
-months together have three sets of transactions:
+Leaves out: where journals are stored. The journal of a closed month is frozen. All closed months
+together have three sets of transactions:
 
     fresh      their journals, made now from the start
-    frozen     their journals as they were closed, including the adjusting entries in them
+    frozen     their journals as closed, with the adjusting entries in them
     adjusting  fresh less frozen, as multisets of transactions by content
 
 So per account and currency, frozen + adjusting + open months = the whole journal made now. The
-content of a transaction is what determines its accounts: day, source, order, payment, method,
-currency and postings. Other words, or further evidence of the same money, make no entry. For a
-changed transaction, the old one is reversed and the new one is posted.
+content of a transaction is all that determines its accounts: day, source, order, payment, method,
+currency and postings. Other words, or further evidence of the same money, make no entry. A changed
+transaction is reversed and posted anew.
 """
 
 from bisect import bisect_right
@@ -31,12 +31,6 @@ _Content = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenMonth:
-    """A closed month and its frozen journal.
-
-    calendar      calendar of the zone in which its days were counted
-    transactions  iterated once, in the order in which they were written
-    """
-
     month: Month
     calendar: Calendar
     transactions: Iterator[Transaction]
@@ -48,12 +42,11 @@ def with_adjusting(
     """Yield the transactions of open months, then the adjusting entries for closed months, dated
     `at`.
 
-    fresh   transactions of a journal that was computed now. The journal must include all closed
-            months
+    fresh   transactions of a journal computed now, with all closed months
     closed  all closed months, the earliest first
 
-    The frozen journals and the fresh journal are read in parallel. They list transactions in nearly
-    the same order, so only their differences are held in memory.
+    Both journals list transactions in nearly the same order and are read in parallel, so only their
+    differences are held in memory.
     """
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()
@@ -112,8 +105,8 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return a transaction with opposite postings. If the transaction is itself a reversal, the
-    result has the words of the transaction that was reversed."""
+    """Return a transaction with opposite postings. Reversing a reversal restores the original
+    words."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -128,8 +121,8 @@ CITED: Final = 20
 
 
 class AdjustedMoney:
-    """Amounts that adjusting entries move between accounts, by closed month and currency. Each
-    amount is the sum of the debit balances that result from the entries, over all accounts."""
+    """Amounts that adjusting entries move, by closed month and currency: the sum of all accounts'
+    debit balances."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()
@@ -155,9 +148,9 @@ class AdjustedMoney:
         return found
 
     def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
-        """Yield a break for each closed month and currency whose sum exceeds its limit.
+        """Yield a break for each closed month and currency above its limit, in minor units.
 
-        Limits are in minor units. A currency without a limit, or with a limit of 0, has no break.
+        A currency without a limit, or with 0, has no break.
         """
         for (period, currency), minor in sorted(self.sums().items()):
             limit = limits.get(currency, 0)
@@ -183,8 +176,8 @@ _PLAIN: Final = tuple(
 
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
-    """Return a transaction as JSON values, with account roles.
-    The mapping has the account names."""
+    """Return a transaction as JSON values, with account roles; the mapping has the account
+    names."""
     adjusts = transaction.adjusts
     return {
         **{name: getattr(transaction, name) for name in _PLAIN},

@@ -1,9 +1,9 @@
 """A closed month: what was reported, on what evidence, by which rules, and by whom.
 
 Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings form a
-chain: each states the digest of the previous one, so that every later one reveals a change. A month
-that was reopened is closed again as its next version. A closing covers only evidence that became
-known after the previous month was closed.
+chain: each states the previous digest, so that any change shows. A reopened month is closed again
+as its next version. A closing covers only evidence that became known after the previous month was
+closed.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Number of hex digits of a closing's digest in an adjustment: unique among some hundreds."""
+"""Hex digits shown of a closing's digest: unique among some hundreds."""
 
 Name = tuple[str, str, str, str]
 """Table, currency (may be empty), line and sum that a figure is about."""
@@ -51,7 +51,7 @@ class Figure:
 
     table     the table of the report
     line      the row of the table: an outcome, a flow or a cause
-    what      which sum of the row this is, such as `captured`; empty if the row has only one sum
+    what      name of the sum, such as `captured`; empty if the row has only one
     """
 
     table: str
@@ -63,7 +63,7 @@ class Figure:
 
     @property
     def name(self) -> Name:
-        """Return what identifies the figure: table, currency, row and sum."""
+        """Return the figure's identity: table, currency, row and sum."""
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
@@ -92,15 +92,14 @@ def added(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """Return the differences between the present figures and the earlier figures, sorted by
-    name."""
+    """Return present less earlier figures, sorted by name."""
     negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
     return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report. Omit the ages of breaks, because a break that only grows older
-    has not changed."""
+    """Yield the figures of a report. Ages of breaks are omitted, because a break that only grows
+    older has not changed."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -148,8 +147,7 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return the adjustments that lead from the stated figures of closed months to the present
-    figures."""
+    """Return the adjustments from the stated figures of closed months to the present ones."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -213,8 +211,8 @@ class Closing:
     """One closed month.
 
     version      number of the closing: 1, or one more than the closing that was reopened
-    known_after  instant after which the closing's evidence became known. It is `as_of` of the
-                 previous month's closing; 0 for the first closing
+    known_after  `as_of` of the previous month's closing, after which this evidence became known; 0
+                 for the first
     before       digest of the previous closing or reopening; None for the first closing
     by           name of the person who closed the month
     role         role of the person who closed the month
@@ -262,7 +260,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """The reopening of the last closing. The month is closed again afterwards.
+    """Reopening of the last closing. The month is closed again afterwards.
 
     version  version of the closing that is reopened
     before   digest of the previous closing or reopening
@@ -305,7 +303,6 @@ def reopening_of(document: Mapping[str, Any]) -> Reopening:
 
 
 def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
-    """Return the adjustments in a report's rows, by month."""
     found: dict[str, list[Figure]] = {}
     for row in rows:
         found.setdefault(row.period, []).append(change_in(row))
@@ -448,7 +445,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 """Conditions for closing a month, in display order."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions that allow no exception. With unread deliveries, the month's figures are unknown."""
+"""Conditions without exceptions. Unread deliveries leave the month's figures unknown."""
 
 ACCEPTED: Final = "accepted"
 """State of a break that a person has accepted."""
@@ -459,9 +456,9 @@ NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """A reason why a month cannot be closed, and a sentence on what to do about it.
+    """Reason why a month cannot be closed, with a sentence on what to do.
 
-    cause  cause of the breaks that the reason is about; None if it is not about breaks
+    cause  cause of the breaks behind it; None if it is not about breaks
     about  other subject of the reason, such as a source
     """
 
@@ -473,8 +470,8 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name by which a person makes an exception for this blocker, such as `pending`
-        or `coverage:shop`."""
+        """Return the name by which a person excepts this blocker, such as `pending` or
+        `coverage:shop`."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -482,11 +479,10 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield the conditions for closing: name, sentence and blocker. A condition that holds has the
-    blocker None.
+    """Yield name, sentence and blocker of each condition for closing; the blocker is None if it
+    holds.
 
-    Before the month is over, or while deliveries are unread, the other conditions cannot be judged.
-    They are then omitted.
+    Before the month is over, or while deliveries are unread, the other conditions are omitted.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
@@ -500,8 +496,8 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Split the blockers in two. The first result has the blockers that nobody excepted. The second
-    result has a row for each excepted blocker, with the person's reason."""
+    """Return the blockers that nobody excepted, and a row for each excepted blocker, with the
+    reason."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -512,8 +508,8 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker if the month cannot be closed yet. The month must be over, and then
-    `margin_days` must pass, in which late evidence may arrive."""
+    """Yield a blocker until `margin_days` after the month's end, in which late evidence may
+    arrive."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -538,8 +534,7 @@ def unread(behind_s: int) -> Blocker:
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
     """Yield a blocker for payments whose provider has not stated their position.
 
-    then  whether the month is closed as of a past instant. A provider cannot be asked in that case,
-          because its answer would not have been known at that instant
+    then  whether the month is closed as of a past instant, when no answer can be asked for any more
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -583,8 +578,7 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the reasons in the month's report not to close the month: ties, breaks and pending
-    orders."""
+    """Yield the report's reasons not to close the month: ties, breaks and pending orders."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -684,17 +678,16 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Largest difference from UTC, in which most exports count days, to another time zone."""
+"""Largest difference of a time zone from UTC, in which most exports count days."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return (sentence, files). The sentence says that another time zone explains a coverage gap.
-    `files` is a text that names the files to import.
+    """Return a sentence and the files to import, if another time zone explains a coverage gap; else
+    empty.
 
-    A time zone explains the gap if one span covers the whole month, except for some hours at its
-    ends. If more is missing, the sentence is empty.
+    It does if one span covers the whole month, except for some hours at its ends.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
@@ -720,8 +713,8 @@ def _moneys(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _waiting(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield two blockers: one for payments that belong to no order, and one for captures that no
-    statement settles."""
+    """Yield blockers for payments that belong to no order, and for captures that no statement
+    settles."""
     held = [row for row in report.suspense if row.line == "closing" and row.count]
     if held:
         money = _moneys((row.currency, row.sum) for row in held)
@@ -754,7 +747,7 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield blockers for deliveries that no figure of the report includes.
+    """Yield blockers for deliveries that are in no figure of the report.
 
     unreadable  number of messages that need a person
     lost        number of unsigned requests that were not stored, because of a limit

@@ -18,8 +18,7 @@ def coverage_rows(
 ) -> tuple[CoverageRow, ...]:
     """Return coverage rows for each source or its wallets, each bank account and each order book.
 
-    captures  number of payments of the period, by source. Each of these sources has a row, even
-              without files
+    captures  number of payments of the period by source, each of which gets a row
     """
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]

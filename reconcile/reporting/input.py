@@ -1,7 +1,7 @@
 """Input of a report, one order or break at a time, and where the money of each line is.
 
 Leaves out: gathering, and matching (`matching.bank`). The caller passes every order, line and break
-once, in any order. If bank files show when the money of a line arrived, it is in transit from the
+once, in any order. If bank files show a line's arrival, its money is in transit from the
 statement's date on.
 """
 
@@ -49,10 +49,10 @@ class BreakSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSeen:
-    """An order whose published outcome changed between the start and the end of the period.
+    """Order whose published outcome changed during the period.
 
     at       when the last revision in the period was published
-    before   the outcome that was last published before the start of the period
+    before   last outcome published before the period
     because  sentences of the last revision
     """
 
@@ -82,9 +82,8 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders whose references have the same key but different spellings. A line
-    goes to the order that has its payment. Without such an order, it goes to the order that it
-    names. Otherwise it goes to the first order."""
+    """Divide lines among orders with one key but different spellings: by payment, else by named
+    order, else to the first."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -126,13 +125,11 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledLine:
-    """A statement line and the movements that it settles, if the ledger has any.
+    """Statement line and the movements that it settles, if the ledger has any.
 
-    fresh      movements in `taken` that no earlier line settles, not even in part
-    gross      gross amount, with the sign by which it changes the merchant's balance (see `signed`)
-    fee        fee, with the sign by which it changes the merchant's balance
-    net        net amount, with the sign by which it changes the merchant's balance
-    exchanged  whether the line settles its movement in another currency
+    fresh            movements in `taken` that no earlier line settles, not even in part
+    gross, fee, net  signed as they change the merchant's balance (see `signed`)
+    exchanged        whether the line settles its movement in another currency
     """
 
     line: StatementLine
@@ -145,12 +142,11 @@ class SettledLine:
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
-    """Return every line of the order with the movements that the line settles.
+    """Return every line of the order with the movements that it settles.
 
-    A line settles movements of its payment that no earlier line settles. The first choice is a
-    movement with the line's amount. The second choice is all such movements, if they add up to the
-    line's amount. The last choice is the first such movement. If no movement is left, the line
-    settles a further part of a movement that was already settled.
+    From the payment's movements that no earlier line settles, a line settles one of its amount,
+    else all if they add up to it, else the first. If none is left, it settles a further part of a
+    settled movement.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -194,8 +190,7 @@ Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
-    """Return the captures that are settled in another currency, with the order's lines that settle
-    them."""
+    """Return the captures settled in another currency, with the lines that settle them."""
     if seen.taking is None or seen.shared:
         return []
     captures = [each for each in seen.taking.taken if each.kind == "captured"]
@@ -203,8 +198,7 @@ def settled_abroad(seen: OrderSeen) -> Abroad:
 
 
 def taken_abroad(seen: OrderSeen) -> Abroad:
-    """Return each refund that statement lines of the order settle in another currency, with these
-    lines."""
+    """Return the refunds settled in another currency, with the lines that settle them."""
     if seen.taking is None or seen.shared:
         return []
     returns = [each for each in seen.taking.taken if each.kind != "captured"]
@@ -216,8 +210,7 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return two tuples of movements: those that this line is the first to settle, and all that the
-    line settles.
+    """Return the movements that this line is the first to settle, and all that it settles.
 
     At some providers a negative payment is a refund or a reversal; otherwise it corrects a capture.
     A dispute line may settle exactly one reversal (`returning.is_of`).
@@ -269,8 +262,7 @@ def key_of(payout: Payout) -> Key:
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
     """Return whether a line's money goes into a wallet, and not directly to the bank.
 
-    If the line names a payout, its money goes into a wallet only if the statement lists that payout
-    as a separate withdrawal.
+    If the line names a payout, that payout must be a separate withdrawal.
 
     withdrawn  payouts that the statement lists as separate withdrawals
     """
@@ -304,8 +296,7 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return the flow to which the line's net amount belongs. The flow says where the money is:
-        in a wallet, in the bank, or not found yet."""
+        """Return where a line's net amount is: in a wallet, in the bank, or not found yet."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -317,8 +308,8 @@ class BankView:
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield the amount that the bank lacks for each transfer of the period. Withdrawals are
-        left out, because a withdrawal takes money from a wallet, where it was already settled."""
+        """Yield what the bank lacks for each transfer of the period. Withdrawals are left out:
+        their lines were settled into a wallet."""
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
                 continue

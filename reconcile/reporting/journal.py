@@ -155,7 +155,7 @@ _ON_TOP: Final[dict[PartKind, Role]] = {
 class Posting:
     """Minor units on one account: debits positive, credits negative.
 
-    account      the account that a person named instead of the role's account
+    account      account that a person named instead of the role's
     sub_account  one of several accounts of the role at the transaction's source
     """
 
@@ -167,9 +167,9 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """The closed month that an adjusting entry belongs to. The days are written as `2026-10-31`.
+    """Closed month that an adjusting entry belongs to, with days such as `2026-10-31`.
 
-    reverses  whether the entry takes back a transaction that was posted
+    reverses  whether the entry takes back a posted transaction
     """
 
     period: str
@@ -220,8 +220,8 @@ def transactions(
     bank       bank leg; None without bank files, so that settled money counts as in the bank
     rates      expected exchange rates
     withdrawn  payouts that are withdrawals from a wallet
-    suspense   payments that are or were unallocated, by source and reference. Their transactions in
-               suspense come from `of_suspense` instead
+    suspense   payments that are or were unallocated, by source and reference; `of_suspense` yields
+               their transactions
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -287,7 +287,7 @@ def transactions(
 
 
 def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
-    """Split an amount into the amount without tax and the tax. Yield each with its account role."""
+    """Split an amount into amount without tax and tax, each with its role."""
     rate = 0 if revenue is None else revenue.taxes.get(role, 0)
     above, below = abs(minor) * rate, 1_000_000 + rate
     tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
@@ -301,11 +301,10 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield (date, words, money, cites) for each amount that becomes sales because the order was
-    fulfilled. Before, the amount was a deposit.
+    """Yield (date, words, money, cites) for each deposit that fulfilling the order turns into
+    sales.
 
-    If a payment was assigned to the order after the fulfillment, its date is that of the
-    assignment.
+    A payment assigned after the fulfillment has the date of its assignment.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
@@ -371,11 +370,10 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return how much of each movement is money on top of the price, by role. The key is the index
-    of the movement in `taken`.
+    """Return each movement's money on top of the price by role, by its index in `taken`.
 
-    The money on top came with the last captures, because they made the total exceed the price. It
-    goes back with the last returns. Money that came is negative, because it is credited.
+    Money on top came with the last captures, which made the total exceed the price, and goes back
+    with the last returns. Money that came is negative, because it is credited.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
@@ -409,11 +407,11 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that convert a payment in clearing to another currency, at the rate in
-    the rules.
+    """Yield the transactions that convert a payment in clearing to another currency, at the rules'
+    rate.
 
-    If more arrives than the rate gives, the difference is a gain. For returned money, it is a loss.
-    A difference beyond the tolerance stays in clearing, and a break reports it.
+    If more arrives than the rate gives, the difference is a gain; for returned money, a loss. A
+    difference beyond the tolerance stays in clearing, and a break reports it.
     """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
@@ -445,8 +443,7 @@ def _abroad(
 def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
-    """Yield the transactions by which a payment entered and left suspense, from `start` to before
-    `end`."""
+    """Yield the payment's transactions into and out of suspense, from `start` to before `end`."""
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"
@@ -489,8 +486,7 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
 def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the opening balances of wallets from `start` to before `end`: the money that a wallet
-    held before its first statement."""
+    """Yield the opening balances of wallets, from `start` to before `end`."""
     for each in openings:
         if start <= each.at < end:
             yield Transaction(
@@ -507,8 +503,8 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield the transactions for money that the bank booked or exchanged. Their dates run from
-    `start` to before `end`."""
+    """Yield transactions for money that the bank booked or exchanged, from `start` to before
+    `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)
@@ -556,12 +552,11 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the write-offs of a break, and the reversals of write-offs, from `start` to before
-    `end`.
+    """Yield the write-offs of a break and their reversals, from `start` to before `end`.
 
     Each amount is exactly what the break left in clearing, in transit or in a wallet.
 
-    found  the break, as found by any run. The amounts come from `steps` instead
+    found  the break, as found by any run; the amounts come from `steps`
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None
@@ -591,8 +586,7 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Return the postings that are not zero. If they do not add up to zero, post the difference to
-    clearing.
+    """Return the postings that are not zero, with any difference posted to clearing.
 
     The sum of gross, fee and net of a statement line is checked at import.
     """

@@ -31,8 +31,10 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
 }
 """Group of each outcome.
 
-success: money came, even if it went back later. failure: somebody refused or canceled. timeout: the
-deadline passed. open: no final outcome yet.
+success  money came, even if it went back later
+failure  somebody refused or canceled
+timeout  the deadline passed
+open     no final outcome yet
 """
 
 NO_CURRENCY: Final = ""
@@ -49,8 +51,7 @@ Two years have 105 weeks. Charts of longer periods have a point for each month."
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
     """Return the steps of an order in the period, such as `new` and `closed`.
 
-    An order that was not open in the period has no such steps. If its money moved in the period,
-    the result is the one step `other`.
+    An order that was not open in the period has the step `other` if its money moved, else none.
     """
     closed = taking.closed_at
     if closed is not None:
@@ -184,7 +185,7 @@ class TimeSums:
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
     def rows(self) -> tuple[r.TimeRow, ...]:
-        """Return a row for every interval, even if no order was opened in the interval."""
+        """Return a row for every interval, even without orders."""
         return tuple(
             r.TimeRow(start=start, **{group: counts[group] for group in r.GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)
@@ -192,9 +193,8 @@ class TimeSums:
 
 
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
-    """Divide the period into days, weeks or months, and return the starts of these intervals. A
-    longer period has longer intervals. The first interval begins with the period, and the others at
-    midnight."""
+    """Return the starts of the period's days, weeks or months, by its length. All but the first are
+    at midnight."""
     length, found = end - start, list[Instant]()
     following = start
     while following < end or not found:

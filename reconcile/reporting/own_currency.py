@@ -1,9 +1,8 @@
 """Money of every currency converted to the merchant's own, at the rates of the days.
 
-Leaves out: reading files of rates. The rate of a day comes from the merchant's file: for that day,
-or else for the last earlier day with a rate, at most `DAYS_BACK` days before. Without one, it is
-the rate at which statements settled the currency. Money without a rate is not converted; its
-currency is reported.
+Leaves out: reading files of rates. A day's rate is the merchant's for that day, or for the last day
+with a rate up to `DAYS_BACK` days before. Without one, it is the rate at which statements settled
+the currency. Money without a rate is not converted; its currency is reported.
 """
 
 from bisect import bisect_right
@@ -44,8 +43,8 @@ class UsedRate:
 class Rates:
     """Units of the merchant's own currency for one unit of another.
 
-    by_day      days that have a rate, ascending, with their rates, by currency
-    statements  rate at which statements settled each currency, by currency
+    by_day      days with their rates, ascending, by currency
+    statements  rate at which statements settled each currency
     """
 
     own: str
@@ -75,8 +74,8 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Convert money to minor units of the own currency, rounded half away from zero; None if no
-        rate is known."""
+        """Convert money to minor units of the own currency, half away from zero; None without a
+        rate."""
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor
@@ -91,7 +90,7 @@ class Converter:
         return rounded if money.minor >= 0 else -rounded
 
     def used(self) -> Iterator[UsedRate]:
-        """Yield the used rates, each rate once, sorted by currency and day."""
+        """Yield each used rate once, sorted by currency and day."""
         yield from (self._used[key] for key in sorted(self._used))
 
     def missing(self) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 
 
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
-    """Return the rates at which statements settled other currencies in the merchant's own currency.
+    """Return the rates at which statements settled other currencies in the merchant's own.
 
     pairs  captured amounts with the amounts that they were settled for
     """
@@ -158,13 +157,11 @@ _AFTER_NET: Final[Mapping[r.Flow, int]] = {
 def in_own_currency(
     flows: Sums, rates: Rates | None, *, settled: Iterable[r.SettledInRow]
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
-    """Return three results: the money flows in the own currency, the rates used, and remarks on
-    money without a rate.
+    """Return money flows in the own currency, the rates used, and remarks on money without a rate.
 
     flows    sums of money by day, currency and `Flow`
     rates    rates of the merchant's own currency; None to return empty results
-    settled  captures with the amounts for which they were settled; `settled_at` derives rates from
-             them
+    settled  captures and their settled amounts, from which `settled_at` derives rates
     """
     if rates is None:
         return (), (), ()

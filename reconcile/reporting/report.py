@@ -39,7 +39,7 @@ def reason_words(code: str) -> str:
 
 
 def finding_words(code: str) -> str:
-    """Return what a finding means for many orders. If the code is unknown, return the code."""
+    """Return what a finding means for many orders, or an unknown code itself."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -128,8 +128,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """One number that is computed in two ways. It is an amount in minor units. If `currency` is
-    None, it is a number of lines or orders.
+    """One number computed in two ways: minor units, or a count if `currency` is None.
 
     left, right  words for what each side adds up
     """
@@ -158,12 +157,11 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
-    """Orders of the period with one outcome in one currency. Every order is in one row.
+    """Orders of the period with one outcome in one currency, each in one row.
 
-    bucket    `no_order` has no orders, only money that a statement states and no ledger has
-    sum       prices of these orders; 0 if unknown
-    captured, refunded, lost
-              money of this currency placed in the period, all positive
+    bucket                    `no_order` is money that a statement states and no ledger has
+    sum                       prices of these orders; 0 if unknown
+    captured, refunded, lost  money of this currency placed in the period, all positive
     """
 
     currency: str | None
@@ -177,8 +175,7 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket. Each row is counted in
-    only one bucket.
+    """Rows of one side of the matching (`matching.control`) in one bucket, each counted once.
 
     family    matched, waiting or break
     fee, net  sums of fee and net of statement lines; 0 on the other sides
@@ -211,7 +208,7 @@ class OutcomeRow:
     further_attempts  orders with more than one attempt
     redelivered       orders with an event delivered more than once
     late              orders with an event that arrived late
-    out_of_order      orders with events that did not arrive in the order in which they occurred
+    out_of_order      orders with events that arrived out of order
     """
 
     outcome: Outcome
@@ -254,8 +251,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known at most `up_to` after their date. If `up_to` is None, they became
-    known later than the largest limit."""
+    """Movements that became known at most `up_to` after their date; None for all later ones."""
 
     up_to: Duration | None
     movements: int
@@ -360,7 +356,7 @@ class FeeRow:
 class SettledInRow:
     """Sum of the captures in one currency that a statement settles in one currency.
 
-    settled_in  currency of the statement; None if no statement settles the captures yet
+    settled_in  currency of the statement; None if none settles them yet
     settled     gross amount in the currency of the statement
     """
 
@@ -392,9 +388,8 @@ class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
     of   currency that was converted; None for all currencies
-    sum  amount of the flow. The flow `residual` is the flow `net` minus the flows that follow `net`
-         in the money table. It may differ from zero, because money is settled at the rate of
-         another day, and because sums are rounded
+    sum  amount of the flow. `residual` is `net` less the flows after it in the money table. It may
+         differ from zero because of rates of other days and rounding
     """
 
     currency: str
@@ -440,9 +435,9 @@ closing by the age of the payment at the end of the period.
 class SuspenseRow:
     """Money of unallocated payments.
 
-    line   what the row counts: one kind of change, or the money of one age. For the kinds
-           `assigned` and `other_business`, money that came back is deducted
-    count  number of changes, or number of payments that hold money
+    line   kind of change, or age of the money. `assigned` and `other_business` are less what came
+           back
+    count  number of changes, or of payments that hold money
     """
 
     currency: str
@@ -459,10 +454,8 @@ class CoverageRow:
     since        start of the span; None if the files cover no part of the period
     until        end of the span; None if the files cover no part of the period
     whole        whether the files cover the whole period
-    payments     number of payments that the source captured in the period; 0 for a bank account or
-                 an order book
-    declared_by  person who declared a part of the span that no file states; empty if files state
-                 the whole span
+    payments     captured payments of the source in the period; 0 for a bank account or order book
+    declared_by  person who declared a part of the span; empty if files state all of it
     """
 
     kind: Literal["statement", "bank", "book"]
@@ -501,9 +494,8 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Payments of the period that have no statement line although one is due. Each row counts the
-    payments of one currency and one age. Payments are left out if a person accepted that their line
-    is missing."""
+    """Payments of the period without a statement line that is due, by currency and age. Payments
+    whose missing line a person accepted are left out."""
 
     currency: str
     age: Age
@@ -545,14 +537,13 @@ class AdjustmentRow:
 
     @property
     def sum_now(self) -> int:
-        """Return the present value of the figure. A new report of that month would show
-        this value."""
+        """Return the present value of the figure, which a new report of that month would show."""
         return self.sum_original + self.sum_told + self.sum_change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
-    """The number of lines that a list leaves out because it ends at `bound`."""
+    """Number of lines that a list leaves out, because it ends at `bound`."""
 
     table: str
     listed: int
@@ -617,8 +608,7 @@ def ties(
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield ties that compare the unallocated money, by flow and by age, with the payments'
-    money."""
+    """Yield ties of the unallocated money, by flow and by age, with the payments' money."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]
@@ -641,8 +631,8 @@ def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
 
 
 def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Yield two ties for each currency. Opening plus new minus closed orders equals closing orders,
-    and all orders equal the orders by outcome."""
+    """Yield two ties per currency: opening + new - closed = closing, and all orders = orders by
+    outcome."""
     for currency in dict.fromkeys(row.currency for row in flow):
         own = {row.step: row for row in flow if row.currency == currency}
         begun, closed = (own["opening"], own["new"]), own["closed"]
@@ -675,8 +665,7 @@ def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> I
 
 
 def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Yield three groups of ties for money. All outcomes together equal all movements. The net
-    amount equals the amounts by settlement. The settled amount equals the amounts by the bank."""
+    """Yield ties of money: outcomes with movements, net with settlement, settled with the bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow

@@ -1,7 +1,7 @@
 """Summary tables of a report: totals by currency, and breaks by cause and age with subtotals.
 
-Leaves out: anything that the report lacks. JSON and CSV hold the rows that these tables add up. The
-formats for people begin with these tables, which are declared like the report's own.
+Leaves out: anything that the report lacks. JSON and CSV hold the rows behind these tables; the
+formats for people begin with the tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,7 @@ class CurrencyTotal:
     """One currency's totals for the period, with sums in minor units.
 
     orders              orders of the period priced in this currency
-    in_bank, in_wallet  money in the bank and in wallets; None without bank files. `in_bank` leaves
-                        out money that left a wallet for the bank
+    in_bank, in_wallet  None without bank files; `in_bank` leaves out withdrawals from wallets
     at_risk             money at risk of breaks that nobody has accepted
     """
 
@@ -102,8 +101,7 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return the totals of the breaks. Each currency has one row for each cause, in the order of
-    CAUSES, followed by a row for all breaks."""
+    """Return the breaks of each currency by cause, in the order of CAUSES, then all of them."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -120,8 +118,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return the totals of the breaks by age. Each currency has one row for each age, the youngest
-    first, followed by a row for all breaks."""
+    """Return the breaks of each currency by age, the youngest first, then all of them."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

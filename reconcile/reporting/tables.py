@@ -14,10 +14,10 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of a cell. Any cell may be None.
+"""Kind of a cell, which may always be None.
 
-`money`: minor units of the row's currency, or a plain count if the currency is None. `list`: a
-tuple of texts.
+money  minor units of the row's currency, or a plain count without a currency
+list   a tuple of texts
 """
 
 
@@ -121,9 +121,8 @@ class ReportTable:
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
     """Build a table from a short description.
 
-    columns  texts of the form `name:kind:currency`, separated by blanks. The kind `text` may be
-             left out. The last part is the name of the column with the currency of the money. If it
-             is left out, the name is `currency`
+    columns  `name:kind:currency` for each column, separated by blanks. The kind is `text` by
+             default. The last part is the column of the currency, by default `currency`
     """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
@@ -359,11 +358,8 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="Lists are bounded; the totals above count everything.",
     ),
 )
-"""All tables in reading order.
-
-First come orders and reasons, then problems, late changes and costs, then the proof in full, and
-lists of single items last.
-"""
+"""All tables in reading order: orders and reasons, problems, late changes and costs, the full
+proof, and lists of single items."""
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:

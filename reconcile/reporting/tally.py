@@ -42,8 +42,8 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` lines when sorted by `key`, and the number of all lines. Further lines are
-    dropped when more than twice `bound` lines are stored."""
+    """The first `bound` lines by `key`, and the number of all. The rest is dropped at twice `bound`
+    lines."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -162,7 +162,7 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Upper limits of the delay classes, from a delay nobody notices to one longer than a checkout."""
+"""Upper limits of the delay classes, from imperceptible to longer than a checkout."""
 
 
 class MoneySums:
@@ -185,8 +185,7 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add the amount by which the bank booked less than the payout. The amount is negative if
-        the bank booked more."""
+        """Add what the bank booked less than the payout; negative if it booked more."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
@@ -238,9 +237,8 @@ class PeriodTally:
         """Begin with zero sums. Add breaks before orders.
 
         calendar   calendar of the scope's zone
-        elsewhere  ids of statement lines that the matching assigns to another period than the
-                   period of their own date (see `within`). The set must be complete when the last
-                   break has been added
+        elsewhere  ids of statement lines matched to another period than their own date's (see
+                   `within`), complete once the last break was added
         bank       bank leg of the matching; None without bank files
         rates      rates of the merchant's own currency; None for no totals in that currency
         """
@@ -370,11 +368,9 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add ids of statement lines that belong to orders of other periods and settle no movement.
-        `OtherPeriods` finds these lines.
+        """Add lines of other periods' orders that settle no movement, as `OtherPeriods` finds them.
 
-        Call this method before adding orders. Do not add the lines of this period's orders, because
-        breaks already name them.
+        Call this before adding orders. Breaks already name the lines of this period's orders.
         """
         self._breaks.never_notified |= lines
 
@@ -501,8 +497,7 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Add the money of the lines that are dated in the period. Each line counts at its own
-        date. Return whether any line is in the period."""
+        """Add the lines dated in the period, each at its own date. Return whether there was one."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -520,10 +515,11 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add the movements of an order and its statement lines to the sums of the period. A
-        movement counts at its own date. A line counts at the date of the first movement that the
-        line settles. A line without a movement counts at its own date. Return whether anything was
-        counted."""
+        """Add an order's movements at their dates, and its lines at those of their first movements.
+        Return whether anything counted.
+
+        A line without a movement counts at its own date.
+        """
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -568,10 +564,8 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add the net amount and the fee of a line that counts in the period.
-
-        If the line moves money of a wallet without an order, only its fee counts as settled.
-        """
+        """Add the net amount and the fee of a line in the period. A wallet line without an order
+        adds only its fee."""
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)

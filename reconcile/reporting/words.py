@@ -155,8 +155,7 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def code_words(column: str, code: str) -> str:
-    """Return the words that explain a code in a column. For an unknown code, return the code itself
-    in words."""
+    """Return the words for a code in a column, or an unknown code itself."""
     known = CODE_WORDS[column].get(code)
     return code.replace("_", " ").capitalize() if known is None else known
 

@@ -1,7 +1,7 @@
 """Salted commitments to the content of a leaf: an event, a record, a revision or an audit entry.
 
-Each document is cut into parts. A part can be hidden later while the others can still be proved.
-The part `said` is never redacted; every text that may hold something personal is a separate part.
+Each document is cut into parts, so that one can be hidden later while the others can be proved.
+Every text that may be personal is a separate part. The part `said`, never redacted, has the rest.
 `parts_digest` is the digest of all commitments.
 """
 
@@ -25,7 +25,7 @@ TEXTS: Final = (
     "session",
     "suggested",
 )
-"""Texts of an event that are a part each. A text that is None has no part."""
+"""Texts of an event that are a part each, unless they are None."""
 
 RECORD_TEXTS: Final = ("author", "key", "order", "payment", "reason", "replaces", "session")
 REVISION_TEXTS: Final = ("because", "substance")
@@ -47,15 +47,15 @@ _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
-    """Derive the salt of each part, in hex, from our secret and the salt of the leaf. Disclosing
-    some salts reveals nothing about the others."""
+    """Derive each part's salt, in hex, from our secret and the leaf's salt. Disclosed salts reveal
+    no others."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     return {name: drawn[place] for name, place in _SALTED.items()}
 
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Split a document into parts. Each name in `names` that the document contains becomes a part
-    of its own. All other members become the part `said`."""
+    """Split a document into a part for each of `names` that it contains, and the part `said` for
+    the rest."""
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))
@@ -85,8 +85,7 @@ def part_hashes(written: Written, *, secret: bytes, salt: bytes) -> dict[str, st
 
 
 def parts_digest(hashes: Mapping[str, str]) -> str:
-    """Return the digest of parts in hex: SHA-256 of the canonical JSON of their commitments, which
-    are sorted by name."""
+    """Return SHA-256, in hex, of the canonical JSON of these commitments, sorted by name."""
     members = ",".join([f'"{name}":"{found}"' for name, found in hashes.items()])
     return sha256(f"{{{members}}}".encode()).hexdigest()
 

@@ -69,8 +69,7 @@ class VerifierKey:
 
 
 def read_cosigner(text: str) -> VerifierKey:
-    """Parse the key of a witness. Raises ValueError if the key is malformed. The message of the
-    error is a sentence."""
+    """Parse the key of a witness. Raises ValueError, with a sentence, if it is malformed."""
     name, _, rest = text.partition("+")
     hex_id, _, encoded = rest.partition("+")
     raw = _decoded(encoded)
@@ -131,7 +130,7 @@ def signature_line(name: str, identifier: bytes, content: bytes) -> str:
 
 
 def timed_signature(content: bytes) -> tuple[int, bytes] | None:
-    """Split a cosignature into its time in seconds since 1970 and its Ed25519 signature; None if
+    """Split a cosignature into time, in seconds since 1970, and Ed25519 signature; None if
     malformed."""
     time = int.from_bytes(content[:8], "big")
     return (time, content[8:]) if len(content) == 72 and time <= MAX_TIME else None
@@ -162,7 +161,6 @@ def stated_size(body: bytes) -> int | None:
 
 
 def _decoded(encoded: str) -> bytes:
-    """Decode canonical base64. Return no bytes for anything else."""
     try:
         raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):

@@ -43,8 +43,7 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings of a policy that are lists of names. The others are in `_PERCENT`, or are microseconds
-or None."""
+"""Settings of a policy that are lists of names. Others are microseconds, None or in `_PERCENT`."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 
@@ -52,9 +51,8 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
-    Deliveries and records have the instants under which they were stored; `history_of` applies
-    later redatings. Each event comes with its first delivery. The member `again` lists the ids and
-    instants of the event's other deliveries.
+    Instants are as stored; `history_of` applies later redatings. Each event comes with its first
+    delivery, and with ids and instants of the others under `again`.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
@@ -79,7 +77,7 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
 
 
 def by_event(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
-    """Return the deliveries of each event. Events and deliveries are in the order of arrival."""
+    """Return the deliveries of each event, both in the order of arrival."""
     found: dict[Event, list[Delivery]] = {}
     for each in sorted(deliveries, key=lambda one: (one.received_at, one.delivery_id)):
         found.setdefault(each.event, []).append(each)
@@ -125,8 +123,8 @@ def ledger_of(document: Mapping[str, Any]) -> FoldedDocument:
 
 
 def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
-    """Parse the result of `history_document`. Raises ValueError for any other input. The message of
-    the error is a sentence."""
+    """Parse the result of `history_document`. Raises ValueError, with a sentence, for any other
+    input."""
     try:
         deliveries = [
             Delivery(delivery_id=_text(name), received_at=parse_instant(_text(at)), event=event)

@@ -1,8 +1,8 @@
 """A Merkle tree over leaf hashes, as RFC 9162 section 2.1 defines it, for a log that only grows.
 
 Leaves out: where hashes are stored. A proof is a list of spans of leaves, and a span consists of
-complete subtrees. The store returns their hashes, so no tree is held in memory. A subtree is named
-(level, index): it covers the 2**level leaves from index * 2**level.
+complete subtrees. The store returns their hashes, so no tree is held in memory. A subtree (level,
+index) covers the 2**level leaves from index * 2**level.
 
     head of n leaves        span_hash((0, n), nodes)
     inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
@@ -52,10 +52,10 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """Return the complete subtrees that make up a proof's span, from left to right.
+    """Return the complete subtrees of a proof's span, from left to right.
 
-    Each subtree is smaller than the subtree before it, so there are only a few. The span of a proof
-    always begins where a subtree of the same size could begin.
+    Each is smaller than the one before it. The span of a proof always begins where a subtree of its
+    size could begin.
     """
     start, end = span
     found = []
@@ -72,8 +72,6 @@ def span_hash(span: Span, nodes: Nodes) -> Hash:
 
 
 def _joined(subtrees: list[Hash]) -> Hash:
-    """Return the joint hash of several complete subtrees. The subtrees are sorted by size, the
-    largest first."""
     if not subtrees:
         return EMPTY
     *others, found = subtrees
@@ -179,9 +177,11 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Move up from a node to its first ancestor that is a right child or has index 0. Return the
-    ancestor's index and the last index of its level. If a node is the last of its level and has no
-    sibling, its hash moves up unchanged."""
+    """Move up to the first ancestor that is a right child or has index 0. Return its index and the
+    last index of its level.
+
+    A last node without a sibling keeps its hash on the way.
+    """
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -247,8 +247,8 @@ def computed(span: Span, kept: Kept) -> Hash:
 
 
 def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
-    """Compute the proofs of several leaves. Each proof is given as a list of spans. Spans that
-    several proofs share are computed once. Raises KeyError if a stored hash is missing."""
+    """Compute the proofs of several leaves, each given as spans. Shared spans are computed once.
+    Raises KeyError if a stored hash is missing."""
     known: dict[Node, Hash] = {}
 
     def node_of(node: Node) -> Hash:
@@ -266,8 +266,7 @@ def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
 
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes outside complete tiles. A `Tail` is created from these
-    hashes."""
+    """Return the ranges of stored hashes outside complete tiles, from which a `Tail` is created."""
     found = set()
     level = 0
     while count := size >> level:
@@ -282,7 +281,6 @@ class Tail:
     """The growing end of a log: at most 255 hashes for each stored level."""
 
     def __init__(self, size: int, kept: Kept) -> None:
-        """Create the tail of a log of this size from the hashes that `tail_ranges` lists."""
         self.size = size
         self._kept = dict(kept)
 

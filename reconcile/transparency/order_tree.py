@@ -1,14 +1,14 @@
 """A Merkle tree of orders, keyed by commitment, that states how many log leaves each order has.
 
-The path of an entry is its commitment, bit by bit, so a proof shows the order's only entry. There
-is a node where commitments diverge. Its hash includes the number of bits that they share. So the
-entries alone determine the tree:
+Leaves out: how entries are stored. The path of an entry is its commitment, bit by bit, so an order
+has one entry. There is a node where commitments diverge, and its hash includes the number of bits
+that they share. So the entries alone determine the tree:
 
     entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
     node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
 
-Entries are grouped by the first 16 bits of their commitments, groups by the first 8. With the
-hashes of the groups stored, only changed groups are hashed again.
+Entries are grouped by the first 16 bits of their commitments, groups by the first 8. Group hashes
+are stored, so only changed groups are hashed again.
 """
 
 import hmac
@@ -28,25 +28,22 @@ LEVELS: Final = (GROUPED, 8)
 """Numbers of leading bits of the groups whose hashes are stored, the smaller groups first."""
 
 Keyed = tuple[int, Hash]
-"""The leading bits of commitments as a number, and the hash of all entries that begin with these
-bits."""
+"""Leading bits of commitments as a number, and the hash of all entries that begin with them."""
 
 Path = Sequence[tuple[int, Hash]]
 """Steps from an entry up to the root: bits shared with the other side, and its hash."""
 
 
 def order_commitment(key: bytes, reference: str) -> bytes:
-    """Return the name of an order in leaves: HMAC-SHA256 of the order's reference under the order's
-    key.
+    """Return an order's name in leaves: HMAC-SHA256 of its reference under the order's key.
 
-    Anyone who has the key can check the name. Nobody can check the name after the key is erased.
+    Once the key is erased, nobody can check the name.
     """
     return hmac.digest(key, reference.encode("utf-8", "surrogatepass"), "sha256")
 
 
 class OrderEntry(NamedTuple):
-    """A commitment, the number of log leaves that name it, and the index of the newest such
-    leaf."""
+    """Commitment, number of log leaves that name it, and index of the newest of them."""
 
     commitment: bytes
     leaves: int
@@ -54,8 +51,7 @@ class OrderEntry(NamedTuple):
 
 
 Counted = tuple[bytes, int, int]
-"""An OrderEntry, or its fields as a plain tuple, which saves memory: there are a million
-entries."""
+"""OrderEntry, or its fields as a plain tuple to save memory: there are a million entries."""
 
 
 def entry_hash(entry: Counted) -> Hash:
@@ -105,10 +101,10 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the steps of a path that lead from `place` up through these items. Each step has the
-    hash of the other side, and the number of leading bits that `place` shares with that side.
+    """Return the steps of a path from `place` up through these items: bits shared with the other
+    side, and its hash.
 
-    items  items sorted by number
+    items  sorted by number
     """
     sides: dict[int, list[Keyed]] = {}
     for each in items:
@@ -118,8 +114,7 @@ def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int
 
 
 def root_by(entry: OrderEntry, path: Path) -> Hash:
-    """Compute the root of the tree from one entry and its path to the root. Raises ValueError for a
-    malformed path."""
+    """Compute the root from one entry and its path. Raises ValueError for a malformed path."""
     place, found = keyed(entry)
     last = BITS
     for shared, other in path:
@@ -132,8 +127,7 @@ def root_by(entry: OrderEntry, path: Path) -> Hash:
 
 
 class OrderTree:
-    """A tree in memory that needs about 250 bytes for each order. After a change, only the changed
-    groups are hashed again."""
+    """Tree in memory, about 250 bytes an order. A change hashes only the changed groups again."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -143,8 +137,7 @@ class OrderTree:
         self._touched: set[int] = set()
 
     def get(self, commitment: bytes) -> tuple[int, int] | None:
-        """Return the number of leaves that name an order, and the index of the newest of these
-        leaves."""
+        """Return the number of leaves that name an order, and the index of the newest."""
         return self._groups.get(group_of(commitment), {}).get(commitment)
 
     def put(self, entry: OrderEntry) -> None:
@@ -168,5 +161,5 @@ class OrderTree:
         return folded(sorted(self._hashes[upper].items()), bits=upper)
 
     def hashes(self, bits: int) -> Mapping[int, Hash]:
-        """Return the hash of each group of a level, as the last call of `root` computed it."""
+        """Return the hash of each group of a level, as of the last call of `root`."""
         return self._hashes[bits]
