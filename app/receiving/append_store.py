@@ -1,15 +1,18 @@
 """Append of a batch of arrivals in one transaction: verdicts, rows, links and due marks.
 
-The steps are numbered; each reads or writes for the whole batch at once:
+Each step reads or writes for the whole batch at once:
 
-1. which event ids and links are known   4. write everything
-2. each arrival's verdict                5. which orders become due
+1. which event ids and links are known
+2. each arrival's verdict
 3. each new event's order
+4. write everything
+5. which orders become due
 
 Only one process appends at a time, from taking the lock LINKING to its commit. So on PostgreSQL the
-deliveries are written before the lock is taken, from a guess at steps 1 and 2. If the guess was
-wrong, because another process has appended the same event meanwhile, the deliveries are written
-again.
+deliveries are written before the lock is taken, from a guess at steps 1 and 2. If another process
+has appended one of the events meanwhile, they are written again.
+
+Leaves out: reading the requests.
 """
 
 from collections import Counter
@@ -45,7 +48,7 @@ StoredVerdict = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The body of a request that brought several events, and its SHA-256."""
+    """Body of a request that brought several events, and its SHA-256."""
 
     digest: str
     body: bytes
@@ -60,11 +63,10 @@ class Arrival(NamedTuple):
     whole        the whole body, if the request had several events and `body` is one of them
     asked_about  whether the provider is asked about an unconfirmed event
     customer     the keyed digests by which the event's customer is found, as in `Reading`
-    values       the values in an unreadable body, any of which may name an order; empty if the body
-                 was read, or if anyone could have sent the body
+    values       the values in an unreadable body, any of which may name an order; empty if anyone
+                 could have sent it
     peer         the kind of the sender's address, which is used only for the log; empty if unknown
-    lane         the lane of this sender (see `lane_of`). Questions to the provider about the
-                 sender's unconfirmed events wait in this lane
+    lane         the sender's lane for questions to the provider (see `lane_of`)
     """
 
     delivery_id: str
@@ -84,17 +86,16 @@ class Arrival(NamedTuple):
 
 
 NewEvent = tuple[Event, tuple[Any, ...]]
-"""An event, and the row to insert for it. The row's `order_key` is set later."""
+"""Event and the row to insert for it, whose `order_key` is set later."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""The bodies of one event id, by digest: the order under which a body is stored, and the order that
-the body names."""
+"""Bodies of one event id, by digest: the order under which each is stored, and the order that it
+names."""
 
 
 @dataclass(slots=True)
 class KnownEvents:
-    """The known bodies of each event id. A body is known if it is stored, or was appended in this
-    transaction."""
+    """Known bodies of each event id: stored ones, and those appended in this transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
@@ -111,7 +112,7 @@ class KnownEvents:
         return bool(rows)
 
     def judge(self, event: Event, linking: Linking) -> StoredVerdict:
-        """Return the verdict on one more arrival of an event, and note the event as known."""
+        """Return the verdict on one more arrival of an event, and remember the event."""
         key = (event.source, event.event_id)
         bodies = self.bodies.get(key)
         if bodies is None:
@@ -146,8 +147,8 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content of one inbox row or suspect, to be appended before the row is deleted. `row` is None
-    if the content did not come from the inbox."""
+    """Content of one inbox row or suspect, to be appended before `row` is deleted. `row` is None
+    for content from elsewhere."""
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
@@ -155,8 +156,7 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals with new ids, the verdict on each arrival, and the links that the commit will
-    store."""
+    """Arrivals with new ids, their verdicts, and the links that the commit will store."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -201,11 +201,10 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append the content of inbox rows. The function `append_ready` later deletes the rows and
-    writes all marks.
+    """Append the content of inbox rows. `append_ready` later deletes the rows and writes all marks.
 
-    This function is for databases that store deliveries on several nodes. There the coordinator
-    sees a commit earlier than the nodes do.
+    For databases that store deliveries on several nodes, whose coordinator sees a commit earlier
+    than the nodes do.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
@@ -213,8 +212,8 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Set orders due, and write the seal marks, for events that `append_ahead` stored in an earlier
-    transaction. The process of that transaction may have been interrupted.
+    """Set orders due, and write seal marks, for events that `append_ahead` stored earlier, perhaps
+    in a process that died.
 
     Raises StoreUnavailable if some of the events are not visible yet.
     """
@@ -256,9 +255,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
     """Return the arrivals whose ids are not stored yet, each id once.
 
-    After a restore, an inbox row may be read again although its deliveries are stored. This does
-    not count as a redelivery. A refused arrival may also be stored already, because it was judged
-    again.
+    After a restore, a stored delivery may be read again from the inbox. That is no redelivery. A
+    refused arrival judged again may be stored already, too.
     """
     if not came:
         return []
@@ -285,8 +283,8 @@ _MORE_ARRIVALS: Final = (
 def count_arrivals(
     connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
 ) -> None:
-    """Count arrivals by minute and source, and delete old counts. Names of unknown sources are
-    counted together, because anybody can choose them."""
+    """Count arrivals by minute and source, and delete old counts. Unknown sources are counted
+    together, because anybody can choose their names."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
     refused = Counter[tuple[int, str]]()
     for each in rejections:
@@ -305,8 +303,7 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return each source's latest accepted arrival, and its latest readable one, for
-    `note_sources`."""
+    """Return each source's latest accepted and latest readable arrival, for `note_sources`."""
     latest: dict[tuple[str, bool], Instant] = {}
     for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
         key = arrival.source, verdict != "unreadable"
@@ -315,17 +312,17 @@ def accepted_of(appended: Appended) -> list[Accepted]:
 
 
 READ: Final = "read "
-"""Prefix of counters of deliveries that were read from the inbox: `read shop duplicate`."""
+"""Prefix of counters of deliveries read from the inbox: `read shop duplicate`."""
 
 READ_END: Final = "read!"
-"""Key that sorts after the names of all these counters, because `!` follows the blank."""
+"""Key that sorts after all these counters, because `!` follows the blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count the deliveries that were read. Call this last in a transaction, because the counters'
-    rows stay locked until the commit.
+    """Count the deliveries that were read. Call this last in a transaction, because it locks the
+    counters' rows until the commit.
 
-    On SQLite, also set the counter STARTS to zero, because this reader has appended something.
+    On SQLite, also reset the counter STARTS, because this reader has appended something.
     """
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
@@ -343,7 +340,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""Name of a counter on SQLite: readers that have started and not appended anything yet."""
+"""Counter on SQLite of readers that started and have not appended anything yet."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -371,8 +368,8 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Decide the verdict on each arrival, and store the arrivals. The caller writes the seal marks
-    and makes the orders due."""
+    """Decide the verdict on each arrival, and store the arrivals. The caller writes seal and due
+    marks."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False
@@ -456,7 +453,7 @@ def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
 
 
 def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:
-    """Store the messages that could not be read. Return the orders that they name."""
+    """Store unreadable messages. Return the orders that they name."""
     unread = [
         unread_store.UnreadMessage(value, each.delivery_id, each.source, each.received_at)
         for each in arrivals
@@ -475,7 +472,6 @@ async def keep_arrivals(
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
-    """Return the events that the provider must be asked about. Redelivered events are included."""
     return [
         ToAsk(a.event, a.received_at, a.lane)
         for a in arrivals
@@ -506,9 +502,8 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
     """Store each body that holds several events, once.
 
-    A body that was deleted is stored again only if one of its events can be read now. Another
-    source may have sent that body. An unreadable body is not stored again. Otherwise each
-    redelivery would bring the deleted body back, because it counts as new.
+    A deleted body is stored again only if one of its events can be read now, from another source.
+    Otherwise each redelivery would bring an unreadable body back, because it counts as new.
     """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
@@ -551,8 +546,8 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of redeliveries whose first delivery was pruned or erased. The caller must not
-    store their headers and addresses, which would bring back deleted content."""
+    """Return the ids of redeliveries whose first delivery was pruned or erased. Storing their
+    headers and addresses would bring back deleted content."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()
@@ -596,11 +591,10 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Set orders due because new evidence has arrived. A fold that is running does not clear these
-    marks.
+    """Set orders due because of new evidence. A running fold does not clear these marks.
 
-    An order that is already due keeps its earlier due time. Here and in publishing, marks are
-    locked in the order of their keys, so that two transactions never wait for each other.
+    An order that is already due keeps its earlier time. Here and in publishing, marks are locked in
+    key order, so that two transactions never deadlock.
     """
     if due:
         insert_rows(
@@ -632,4 +626,4 @@ TRIAL: Final = Arrival(
         payment="trial",
     ),
 )
-"""A trial delivery that touches every table that a real delivery touches."""
+"""Trial delivery that touches every table that a real delivery touches."""

@@ -1,8 +1,10 @@
-"""Waits until accepted deliveries are read, and reports how old the oldest unread delivery is.
+"""Waits until accepted deliveries are read, and reports the age of the oldest unread one.
 
 A delivery counts as unread if it was accepted before the question and is still unread two seconds
-later. A question about one order waits for these two seconds. Lists and pages do not wait. Actions
-that cannot be undone are refused while deliveries are unread.
+later. A question about one order waits that long. Lists and pages do not wait. Actions that cannot
+be undone are refused while deliveries are unread.
+
+Leaves out: reading.
 """
 
 import asyncio
@@ -16,26 +18,26 @@ READ_WITHIN_S: Final = 2.0
 """Seconds after which a delivery counts as unread. A question about one order waits as long."""
 
 SOON_S: Final = 0.1
-"""Seconds for which a call waits that states something about an order and then reads the order. No
-such call should wait for a whole burst of deliveries, which may take many seconds."""
+"""Seconds that a call waits that states something about an order and then reads it. It must not
+wait for a burst of deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Age of the oldest unread delivery from which a call with SOON_S does not wait at all, because the
-reader is too far behind."""
+"""Age of the oldest unread delivery from which a call with SOON_S does not wait: the reader is too
+far behind."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of the newest commit on a standby from which its copy counts as incomplete. Twice the
-reader's heartbeat, which is a commit every five seconds when nothing arrives."""
+"""Age of a standby's newest commit from which its copy counts as incomplete: twice the reader's
+heartbeat of five seconds."""
 
 _PAUSE_S: Final = 0.02
-"""Seconds between two checks, for the case that another process reads."""
+"""Seconds between two checks if another process reads."""
 
 _COPY_PAUSE_S: Final = 0.1
-"""Seconds between two looks at how far a standby's copy is."""
+"""Seconds between two checks of a standby's copy."""
 
 Patience = Literal["long", "short", "none"]
-"""Longest wait of a question: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none`, only
-deliveries older than READ_WITHIN_S count as unread."""
+"""Longest wait of a question: READ_WITHIN_S, SOON_S, or none. With `none`, only deliveries older
+than READ_WITHIN_S count as unread."""
 
 
 async def behind_s(
@@ -43,8 +45,8 @@ async def behind_s(
 ) -> int:
     """Return the age of the oldest unread delivery in seconds, at least 1; 0 if all are read.
 
-    Every answer about orders, and every refusal to answer, uses this result. For a standby that
-    lags behind its primary, the result is the age of the standby's copy.
+    Every answer about orders, and every refusal to answer, uses it. A standby behind its primary
+    returns the age of its copy.
 
     as_of  the instant of the question: later arrivals are ignored; None means now
     """
@@ -76,9 +78,8 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Wait until a standby's copy contains everything up to the instant `asked`, and return 0. If
-    this takes longer than COPY_LATE, return the age of the copy in seconds. On a primary, return 0.
-    """
+    """Wait until a standby's copy reaches the instant `asked`; after COPY_LATE, return the copy's
+    age in seconds. Return 0 in time and on a primary."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to
@@ -91,9 +92,8 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if any delivery that arrived up to `as_of` is unread. If `as_of` is None,
-    the instant is now. A standby first waits until it has replayed all commits up to the instant.
-    """
+    """Raise NotAllRead if any delivery that arrived up to `as_of` (None: now) is unread. A standby
+    first replays all commits up to then."""
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:
@@ -111,7 +111,7 @@ def spoken_age(behind: int) -> str:
 
 
 def unread_notice(behind: int) -> str:
-    """Return the sentence that warns that an answer may lack the oldest unread deliveries."""
+    """Return the sentence that warns that an answer may lack unread deliveries."""
     return (
         f"Deliveries up to {spoken_age(behind)} old may not have been read yet: this answer may "
         "lack them, and missing orders may have arrived. Try again later."

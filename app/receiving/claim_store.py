@@ -1,16 +1,17 @@
-"""Claims on inbox rows: a reader claims the rows that it reads, so that no other reader reads them.
+"""Claims on inbox rows, so that no two readers read one row.
 
     look   find rows and suspects that are free        on a snapshot
     claim  mark them, in a transaction of its own      then they are read, outside of any
     ...    append takes out what is still ours         inbox_store.take_out
     back   give back what is left, at an orderly end
 
-A claim works only by its mark in the row: an append deletes only rows that have its own reader's
-mark. Expiry uses neither the time of day nor a connection, so an expired claim only costs its
-reader some work. A reader treats another reader's claim as expired after it has seen the claim for
-CLAIM_S without interruption, or at once if the claim's process has ended on this machine. A reader
-that could not look for a while, because its machine slept or the server was unreachable, starts
-counting again, because the other readers could not continue either.
+A claim is only a mark in the row: an append deletes only rows with its own reader's mark. So an
+expired claim costs its reader some work, and no more. Another reader treats a claim as expired
+after watching it for CLAIM_S without interruption, or at once if the claim's process has ended on
+this machine. A reader that could not look for a while starts again, because the other readers could
+not continue either. Neither the time of day nor a connection matters.
+
+Leaves out: reading and appending.
 """
 
 from collections.abc import Sequence
@@ -24,21 +25,20 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim has expired. Reading 1,024 deliveries takes about 100 ms. Appending
-them waits at most 15 seconds: 5 for other writers of the process, and 10 for other processes that
-append. CLAIM_S is three times that, so that a reader on a busy machine keeps its claims. A claim
-that is being appended cannot expire."""
+"""Seconds after which a claim has expired. Reading 1,024 deliveries takes about 100 ms, and
+appending them waits at most 15 seconds: 5 for this process, 10 for others. Three times that spares
+a reader on a busy machine. A claim that is being appended cannot expire."""
 
 LOOKS_S: Final = 3.0
-"""Longest time in seconds between two looks of a reader. After a longer one, its view counts as
+"""Longest time in seconds between two looks of a reader. Beyond it, its view counts as
 interrupted."""
 
 MOST_SEEN: Final = 1_000
-"""Number of remembered claims beyond which a reader forgets claims that it no longer sees."""
+"""Number of remembered claims beyond which a reader forgets those that are gone."""
 
 MOST_CLAIMS: Final = 2
-"""Number of expired claims on a row from which its records are read alone. A single claim may
-expire because any reader died, and costs a second reading; two in a row may be the row's fault."""
+"""Number of expired claims from which a row's records are read alone. One may expire because a
+reader died; two in a row may be the row's fault."""
 
 HEADS: Final = 512
 """Most rows or suspects listed at a time."""
@@ -54,7 +54,7 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """A reader, and the claims of others that it has watched."""
+    """Reader with its view of the others' claims."""
 
     def __init__(self, *, alone: bool = False) -> None:
         """Start without claims. `alone` means that no other process reads or holds claims."""
@@ -67,7 +67,7 @@ class Claimant:
 
     @property
     def marks(self) -> str:
-        """The SQL pattern that matches the marks of all claims of this reader."""
+        """Return the SQL pattern of the marks of all claims of this reader."""
         return f"{self._name}%"
 
     def next_mark(self) -> str:
@@ -75,8 +75,8 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether another reader claimed this row or suspect and let the claim expire. Pass
-        only the heads that `free` returned."""
+        """Return whether another reader let its claim on this row or suspect expire. Pass only
+        heads from `free`."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
@@ -101,7 +101,7 @@ class Claimant:
 
 
 def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
-    """Return heads of the inbox table's rows with a number above `after`, oldest first."""
+    """Return heads of the table's rows with a number above `after`, oldest first."""
     return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
 
 
@@ -125,8 +125,8 @@ def claim_rows(
 ) -> list[Unread]:
     """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim.
 
-    The first free row is always claimed. Further rows are claimed as long as all claimed rows have
-    at most `limit` records and `most_bytes` bytes.
+    The first free row is always claimed. Further rows must fit into `limit` records and
+    `most_bytes`.
     """
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
@@ -159,8 +159,7 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL that claims rows that are unchanged since they were listed. Skips rows that others are
-claiming."""
+"""SQL that claims rows unchanged since they were listed. Skips rows that others are claiming."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
@@ -180,7 +179,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read. The release does not count as a failed try."""
+    """Release claimed rows that were not read, without counting a failed try."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 
@@ -192,7 +191,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count one more failed attempt to read a suspect, and release the suspect to all readers."""
+    """Count one more failed reading of a suspect, and release it."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

@@ -2,8 +2,8 @@
 
     due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
-The answer is appended like a delivery, and its content is folded like any other. Until there is an
-answer, the ledger says `pending` and why.
+Leaves out: the meaning of an answer, which is folded like any delivery. Until there is one, the
+ledger says `pending` and why.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
 
 AT_ONCE: Final = 8
-"""Concurrent questions to one provider: few enough for any provider's rate limit."""
+"""Concurrent questions to one provider: within any provider's rate limit."""
 
 MAX_WAITING: Final = 10_000
-"""Most events of one source that are asked about again. Beyond that number, the events asked about
-most often are given up, because one of the first questions settles a genuine event. Events never
-asked about stay; the receiver limits their number."""
+"""Most events of one source that are asked about again. Beyond it, those asked about most often are
+given up, because a genuine event is settled early. Events never asked about stay; the receiver
+limits them."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a taken confirmation is reserved. Asking takes 20 seconds at most."""
@@ -47,18 +47,15 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 """Longest pause between two questions about one event. Pauses double up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which one event is asked about: longer than the window of the slowest payment method, so
-that its provider is asked when that window ends. Afterwards its ledger stays pending, and says
-why."""
+"""Time for which one event is asked about: beyond the window of the slowest payment method.
+Afterwards its ledger stays pending, and says why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question is asked again. It is asked again if the position was unchanged,
-because a provider's copy may lag, and if the position changed, until an answer confirms the change.
-"""
+"""Pauses before the same question is asked again: for an unchanged position, because a provider's
+copy may lag, and for a changed one, until an answer confirms it."""
 
 SURE_NOT_FOUND: Final = 5
-"""Number of answers that an event is not known before the provider is believed, because some
-providers learn of an event late."""
+"""Answers of `not found` before the provider is believed, because some learn of an event late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +63,7 @@ class Confirmer:
     """Everything needed to ask providers.
 
     sources  the sources by name
-    askers   the client of each source whose provider is asked about events, by the source's name
+    askers   client of each source whose provider is asked, by the source's name
     """
 
     context: AppContext
@@ -134,8 +131,7 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the next question about a payment's position; None if the answer is
-    final.
+    """Return the pause before the next question about a position; None if the answer is final.
 
     known  the payment's latest stored positions, newest first
     """
@@ -219,8 +215,7 @@ async def _store(
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
     """Return whether an answer only repeats the latest position.
 
-    A repeated answer is new if the position has changed before and the answer comes some time
-    later. Such an answer may confirm that money was taken back.
+    A repetition is new some time after a change: it may confirm that money was taken back.
 
     known  the payment's latest stored positions, newest first
     """
@@ -253,10 +248,10 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question. The pause doubles with each question, up to LONGEST_PAUSE. Stop
-    asking if the provider gave no final answer during ASK_FOR.
+    """Postpone the next question, for twice as long each time up to LONGEST_PAUSE. Give up after
+    ASK_FOR without a final answer.
 
-    asked  a longer pause that the provider asked for, which LONGEST_PAUSE also limits
+    asked  a longer pause that the provider asked for, limited by LONGEST_PAUSE
     """
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
@@ -270,16 +265,15 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log the reason once. The order's ledger stays pending and
-    names the reason."""
+    """Stop asking about an event, and log the reason once. The order's ledger stays pending."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Most events that providers are asked about again before a month is closed: as many as 10 seconds
-allow. Further events count as not asked."""
+"""Most events asked about again before a month is closed: as many as fit into 10 seconds. The rest
+counts as not asked."""
 
 PATIENCE_S: Final = 15.0
 """Seconds to wait for these answers. A provider that takes longer counts as not asked."""
@@ -288,9 +282,11 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Ask providers again about every unfinished event that arrived before `until`. Return the
-    events that got no answer in time, oldest first. Without a running service, no event gets an
-    answer."""
+    """Ask again about every unfinished event that arrived before `until`. Return those without an
+    answer in time, oldest first.
+
+    Without a running service, no event gets an answer.
+    """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
             return []
@@ -312,11 +308,9 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return unfinished events that arrived before `until` and got no answer from `until` to
-    `as_of`.
+    """Return unfinished events from before `until` that got no answer from `until` to `as_of`.
 
-    The provider is not asked. A report as of a past instant cannot use an answer that became known
-    later.
+    The provider is not asked, because a report as of a past instant cannot use a later answer.
     """
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
@@ -329,13 +323,11 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Seconds of rest after each question: at most 20 questions a second to one provider, from all
-senders together."""
+"""Seconds of rest after each question: at most 20 questions a second to one provider."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Build one task for each source. The task keeps asking the provider about due events until the
-    task is stopped."""
+    """Build one task for each source that keeps asking its provider about due events."""
     return TaskGroup(
         [
             PeriodicTask(

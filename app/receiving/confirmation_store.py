@@ -1,13 +1,14 @@
 """Events that count only once confirmed, and when to ask their provider next.
 
-A row is written in the transaction that stores an arrival of its event, even a repeated arrival: an
-event that only says that something changed may report another change. A caller takes the row for a
-while before it asks. The row is deleted once an answer that settles the event is stored, unless the
-event arrived again meanwhile.
+Every arrival of such an event writes its row, even a repeated one: an event that only says that
+something changed may report another change. A caller takes the row for a while before it asks. An
+answer that settles the event deletes the row, unless the event arrived again meanwhile.
 
-Events that name a reference known from the shop or our checkout are asked about first, then those
-asked about least often, alternating between lanes. A row whose taker died becomes due again by
-itself. So does a row that a fast clock postponed too far.
+Events with a reference known from the shop or our checkout come first, then those asked about least
+often, alternating between lanes. A row comes due again by itself if its taker died, or if a fast
+clock postponed it too far.
+
+Leaves out: asking.
 """
 
 import zlib
@@ -71,8 +72,8 @@ _ADD_UNSETTLED = statement(
 class Confirmation:
     """One event to ask about.
 
-    tries        the number of earlier questions to the provider
-    taken_until  the instant at which the event comes due again if no result is stored
+    tries        earlier questions to the provider
+    taken_until  when the event comes due again without a result
     """
 
     event: Event
@@ -90,15 +91,11 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Make these events due now, so that their provider is asked about them. If an event already
-    waits, its pauses start again.
+    """Make these events due now. If an event already waits, its pauses start again.
 
-    Each event is the last one of its lane. The event is asked about after the last waiting event of
-    the lane, but not earlier than the next event of all lanes. So a sender of many events waits for
-    other senders, and new senders do not overtake for long.
-
-    An event that names a known reference uses that reference's lane. These lanes have numbers above
-    the senders' lanes.
+    An event is asked about after the last waiting event of its lane, but not before the next event
+    of all lanes. So a sender of many events waits for others, and new senders do not overtake for
+    long. A known reference has a lane of its own, numbered above the senders' lanes.
     """
     if not events:
         return
@@ -134,7 +131,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move waiting events to the front if they name a reference that was linked after they arrived.
+    """Move waiting events to the front whose reference was linked after they arrived.
 
     links  orders by (reference, kind, source)
     """
@@ -147,8 +144,8 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 
 MOST_PUT_FIRST: Final = 10
-"""Most events of one reference that are moved to the front. A provider sends one or two events
-before the shop names the reference, while anyone can send more."""
+"""Most events of one reference that are moved to the front. A provider sends one or two before the
+shop names the reference; anyone can send more."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (
@@ -166,7 +163,7 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A source whose due events are asked about, and the time limits for questions.
+    """Source to ask about, with its time limits.
 
     lease    how long a taken event stays taken
     longest  longest pause between two questions
@@ -178,10 +175,9 @@ class Asking:
     longest: Duration
 
     def due(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for rows of `confirmations` that are due.
+        """Return the SQL condition for due rows of `confirmations`.
 
-        If a fast clock set the due time of a row, the time may be too far in the future. A row
-        counts as due if its time is further away than the lease and the longest pause allow.
+        A time further away than lease and longest pause comes from a fast clock, and counts as due.
         """
         leased = self.now + self.lease
         return sa.and_(
@@ -195,7 +191,7 @@ class Asking:
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
-    """Return whether any event is due for a question, without taking it."""
+    """Return whether any event is due, without taking it."""
     found = await connection.execute(sa.select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
@@ -203,15 +199,14 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events for questions to the provider. Each taken event becomes due
-    again when the lease ends.
+    """Take up to `limit` due events. Each comes due again when the lease ends.
 
-    Events that name a known reference come first. Then come the events about which the provider was
-    asked least often. Among these, the lanes take turns.
+    Events with a known reference come first, then those asked about least often, in turns of their
+    lanes.
 
     Only one question about a payment runs at a time, because simultaneous answers could contradict
-    each other. For this reason, processes that take events of the same source wait for each other.
-    They skip payments about which a question is running.
+    each other. So processes of one source take events one after another, and skip payments with a
+    running question.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -263,10 +258,9 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the next question about an event to `until`. If the event arrived again meanwhile,
-    it stays due.
+    """Postpone the next question about an event to `until`, unless it arrived again meanwhile.
 
-    answered  when the provider answered; None if it did not answer
+    answered  when the provider answered; None if it did not
     """
     await connection.execute(
         sa.update(_CONFIRMATIONS)
@@ -327,8 +321,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make due every event that arrived before `until` and still waits for an answer. An event that
-    a task is asking about now keeps its time. Return all waiting events, like `waiting_before`."""
+    """Make due every event that arrived before `until` and waits, except events being asked about.
+    Return all of them, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -347,7 +341,7 @@ async def unanswered(
     since: Instant,
     until: Instant = LATEST,
 ) -> list[Waiting]:
-    """Return the events to which the provider gave no answer between `since` and `until`."""
+    """Return the events without an answer between `since` and `until`."""
     key = sa.tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY)).where(
@@ -360,9 +354,11 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Stop asking about all but `keep` events of a source. Return how many events were dropped.
-    Events asked about most often are dropped first, and events that name a known reference last.
-    Events never asked about stay."""
+    """Stop asking about all but `keep` events of a source, and return how many were dropped.
+
+    Events asked about most often go first, events with a known reference last. Events never asked
+    about stay.
+    """
     key = [_MARKS[name] for name in _KEY]
     most = (
         sa.select(*key)
@@ -384,12 +380,11 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Mark the events that wait for an answer of the provider, after the index was rebuilt. These
-    are all events that ever waited and got no final answer.
+    """Mark the events that wait for an answer, after the index was rebuilt: all that ever waited
+    and got no final one.
 
-    not_known  the kind of answer that says that the provider does not know the payment. This answer
-               is final
-    never      the sources whose providers are never asked
+    not_known  kind of the final answer that the provider does not know the payment
+    never      sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
@@ -403,7 +398,7 @@ async def await_again(
 
 
 async def unasked(connection: AsyncConnection, source: str, *, over: int) -> bool:
-    """Return whether a source has more than `over` events that were never asked about."""
+    """Return whether a source has more than `over` events never asked about."""
     sql = "SELECT 1 FROM confirmations WHERE source=:source AND tries=0 LIMIT 1 OFFSET :over"
     found = await connection.execute(sa.text(sql), {"source": source, "over": over})
     return found.first() is not None
@@ -434,9 +429,11 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return the references of sessions and payments that the shop or our checkout has named since
-    an instant. A reference is a (source, reference) pair. At most the latest `limit` records are
-    used. The oldest reference comes first."""
+    """Return (source, reference) of sessions and payments that our side named since an instant,
+    oldest first.
+
+    At most the latest `limit` records are used.
+    """
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
         sa.text(_NAMED).bindparams(sa.bindparam("sources", expanding=True)), values
@@ -472,8 +469,8 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether deliveries may have been lost since the provider last stated the position of
-    the payment. In that case a person accepted a gap after that answer."""
+    """Return whether deliveries may have been lost since the provider last stated the position: a
+    person accepted a gap later."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

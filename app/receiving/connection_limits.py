@@ -1,9 +1,10 @@
 """Limits on connections: how many are open, and how long each may take.
 
-A connection costs memory and a file descriptor before a single byte of it is verified. So the
-number of connections is limited, in all and for each address, and stalled ones are closed. All
-connections are checked once a second: a timer for each request would slow every delivery, and being
-a second late harms nobody.
+A connection costs memory and a file descriptor before a byte of it is verified. So connections are
+limited, in all and for each address, and stalled ones are closed. They are checked once a second,
+because a timer for each request would slow every delivery.
+
+Leaves out: parsing (`guard`).
 """
 
 import ipaddress
@@ -15,22 +16,20 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds between two checks of all connections. A connection exceeds a deadline by at most
-this."""
+"""Seconds between two checks of all connections, and so the most by which one exceeds a
+deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Limits of connections. Each limit is a setting; the setting's description says why it exists.
+    """Limits of connections, each a setting whose description says why.
 
-    receive_deadline_s  the seconds until the whole request must have arrived, counted from its
-                        first byte or from the opening of the connection
-    send_deadline_s     the seconds until the client must have read the bytes that wait in our
-                        memory
-    connections         the maximum number of connections that are open at a time
-    per_address         the maximum number of connections from one address that are open at a time;
-                        proxies have no such limit
-    max_head_bytes      the maximum bytes of a request without its body; larger requests are refused
+    receive_deadline_s  seconds for the whole request, from its first byte or the opening of the
+                        connection
+    send_deadline_s     seconds for the client to read bytes that wait in our memory
+    connections         most open connections
+    per_address         most open connections from one address; proxies have no such limit
+    max_head_bytes      most bytes of a request without its body
     """
 
     receive_deadline_s: float
@@ -45,7 +44,7 @@ class Guarded(Protocol):
     """Interface of a connection that these limits watch."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why to close the connection at `now`, the event loop's time; None if it may stay
+        """Return why to close the connection at `now`, the event loop's time; None to keep it
         open."""
         ...
 
@@ -55,8 +54,7 @@ class Guarded(Protocol):
 
 
 class ConnectionLimits:
-    """Limits on the connections of one server. This class admits connections, and closes stalled
-    connections."""
+    """Admission of connections to one server, and closing of stalled ones."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits
@@ -68,7 +66,7 @@ class ConnectionLimits:
         self._proxies = [ipaddress.ip_network(network, strict=False) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Return whether the connection may open. If so, count it until `leaves` is called."""
+        """Return whether the connection may open, and count it until `leaves` is called."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False
@@ -81,8 +79,7 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """Remove a closed connection from the count. A connection that was not admitted is not in
-        the count, and nothing changes."""
+        """Remove a closed connection from the count, if it was admitted."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1
@@ -98,7 +95,7 @@ class ConnectionLimits:
         return any(found in network for network in self._proxies)
 
     def sweep(self, now: float) -> None:
-        """Close connections that are overdue. `now` is the event loop's time."""
+        """Close overdue connections. `now` is the event loop's time."""
         for connection in list(self.open):
             reason = connection.overdue(now)
             if reason is not None:

@@ -1,20 +1,19 @@
 """Links from payments and sessions to orders, and the events that wait for a link.
 
-A nameless event (an event that names no order) goes to the order that its payment or session is
-linked to. If there is no link yet, the event waits as an orphan, and the transaction that creates
-the link adopts the event. The first link of a reference stays. If a second order names the
-reference, the two orders become contested, and each order's history includes the other's events
-that touch the reference.
+An event that names no order goes to the order of its payment or session. Without a link it waits as
+an orphan, until a transaction creates the link and adopts it. The first link of a reference stays.
+If a second order names the reference, the two orders are contested: each history includes the
+other's events that touch the reference.
 
-An event that says it belongs to another shop's payment counts as nameless, because the order that
-it names is the other shop's.
+An event of another shop's payment counts as nameless, because it names that shop's order.
 
-An event about money that goes back creates no link, whichever order it names. The named order is
-only noted with the event's references. Once the payment is linked, its order becomes contested with
-the noted order.
+An event about returned money creates no link. Its order is only noted with the references. Once the
+payment is linked to another order, both are contested.
 
-An unconfirmed event may come from anyone. It goes to the order that it names or is linked to, but
-does not link, adopt or contest anything.
+An unconfirmed event may come from anyone. It goes to its order, but does not link, adopt or contest
+anything.
+
+Leaves out: which order counts in the end; the fold decides.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,14 +32,13 @@ LinkKey = tuple[str, str, str]
 """(reference, kind, source)"""
 
 Links = dict[LinkKey, str]
-"""The order to which each reference is linked."""
+"""Order of each linked reference."""
 
 RETURNED: Final = "_returned"
-"""Suffix of the kind of a link that was noted for returned money: `payment_returned`,
-`session_returned`."""
+"""Suffix of the kind of links noted for returned money: `payment_returned`, `session_returned`."""
 
 LINKS_REMEMBERED = 20_000
-"""Links kept in memory, about 7 MB at most. Beyond that the memory is cleared."""
+"""Links kept in memory, about 7 MB. Beyond that, the memory is cleared."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -51,7 +49,7 @@ ADOPTED = (
     "UPDATE events SET order_key=adopted.order_key FROM unnest($1::bigint[], $2::text[]) "
     'AS adopted ("row", order_key) WHERE events."row"=adopted."row"'
 )
-"""SQL that assigns orphans, by row, to their orders: PostgreSQL's form, one statement."""
+"""SQL that assigns orphans to their orders by row, in one statement on PostgreSQL."""
 
 _BROUGHT = (
     "WITH adopted AS (SELECT delivery_id, event_id, source, digest FROM events "
@@ -64,11 +62,11 @@ _BROUGHT = (
 """SQL that selects the deliveries that brought these events."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
-"""Row, source, event id, payment, session and standing of an event that waits for its order."""
+"""Row, source, event id, payment, session and standing of an event without an order."""
 
 
 class LinkMemory:
-    """Cache of committed links. A link never changes, so cached links are never outdated."""
+    """Cache of committed links, which never change."""
 
     def __init__(self) -> None:
         self.orders: Links = {}
@@ -80,18 +78,18 @@ class LinkMemory:
         self.orders.update(links)
 
     def forget(self) -> None:
-        """Clear the cache, because the database may have been rebuilt while it was unreachable."""
+        """Clear the cache, because the database may have been rebuilt while unreachable."""
         self.orders.clear()
 
 
 @dataclass(slots=True)
 class Linking:
-    """The links that one transaction found or created, and the events that these links affect.
+    """Links that one transaction found or created, and the events that they affect.
 
-    orders   the order of each new event that has an order, by the event's key
-    torn     the events whose stored bodies may belong to several orders, as (source, event id)
-    loose    the keys of unconfirmed events that name their order
-    orphans  whether any stored event is waiting for its order
+    orders   order of each new event that has one, by the event's key
+    torn     events whose stored bodies may belong to several orders, as (source, event id)
+    loose    keys of unconfirmed events that name their order
+    orphans  whether any stored event waits for its order
     """
 
     memory: LinkMemory
@@ -105,14 +103,13 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Record that two orders share a reference or event id. Each order then sees the other
-        order's events."""
+        """Record that two orders share a reference or event id, so that each sees the other's
+        events."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield each order that changed because a link gave it an orphaned event or made it
-        contested."""
+        """Yield each order that a link changed, by an adopted event or a contest."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one
@@ -146,8 +143,7 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link references that a record names, such as an opened session, to orders. Write all
-        changes."""
+        """Link references of a record, such as an opened session, to orders. Write all changes."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -206,8 +202,7 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. If a reference is linked to another order, contest both
-        orders."""
+        """Link references to an order, and contest it with any other linked order."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -217,8 +212,8 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Store the order that a refund or chargeback names. If the payment is linked to another
-        order, contest both orders."""
+        """Store the order that a refund or chargeback names, and contest it with any other linked
+        order."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -227,9 +222,8 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign each event without an order to the order that its references are linked to. Repeat
-        this until no new link appears, because each assigned event may add links for another event.
-        """
+        """Assign nameless events by their references, until no new link appears: each may link
+        another."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -244,8 +238,8 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Assign orphans to the orders of the new links. An adopted orphan may create further
-        links; the orphans of these links are adopted, too."""
+        """Assign orphans to the orders of new links, and of the links that adopted orphans
+        create."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
@@ -267,8 +261,8 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest all orders whose bodies have the same event id. Bodies that name no order count,
-        too."""
+        """Contest all orders whose bodies have one event id, including bodies that name no
+        order."""
         if not self.torn:
             return
         rows = select_rows(
@@ -292,17 +286,16 @@ class Linking:
 
 
 def _of_return(key: LinkKey) -> LinkKey:
-    """Return the key under which `_note_return` stores the order for this reference."""
     return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 
 def keys_of(event: Event) -> Sequence[LinkKey]:
-    """List the references of an event that can lead to an order."""
+    """Return the references of an event that can lead to an order."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
 @lru_cache(maxsize=1_024)
 def keys_of_references(source: str, payment: str | None, session: str | None) -> Sequence[LinkKey]:
-    """List the references of a record that can lead to an order."""
+    """Return the references of a record that can lead to an order."""
     found = ((payment, "payment", source), (session, "session", source))
     return [(reference, kind, of) for reference, kind, of in found if reference is not None]

@@ -1,4 +1,4 @@
-"""Delivery log: deliveries and rejections, listed and shown."""
+"""Delivery log: deliveries and rejections, listed and shown. Leaves out judging them."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,16 @@ _REFUSED_SHOWN: Final = (
 )
 _ACCEPTED_HALF: Final = sa.select(*_DELIVERIES.c)
 _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
-"""Query for refused arrivals. It has the same columns as the other half, for `_with_events`."""
+"""Query for refused arrivals, with the columns of the other half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival as the receiver judged it, without its body. The event's kind, claim, order and
-    money are None if no event was read. The order is also None if the event is in no order's
-    ledger. If the arrival is `restricted`, its headers are hidden and `problem` says so."""
+    """One arrival as judged, without its body.
+
+    Kind, claim, order and money are None if no event was read; the order also if the event is in no
+    ledger. If the arrival is `restricted`, its headers are hidden and `problem` says so.
+    """
 
     delivery_id: str
     received_at: Instant
@@ -63,18 +65,18 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether no index serves the filter, so that events must be read one by one."""
+        """Return whether no index serves the filter, so that events are read one by one."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
-    """The bytes of a stored delivery, from which it can be read again.
+    """Bytes of a stored delivery, from which it can be read again.
 
-    body   None if the body was pruned; `kept` is then the event that was read from it
+    body   None if it was pruned; `kept` is then its event
     whole  the whole body, if the request had several events
-    lone   whether the whole body was deleted and only the event's bytes remain; `kept` is then set
-           if these bytes could be read
+    lone   whether only the event's bytes remain of a deleted whole body; `kept` is its event, if
+           readable
     """
 
     delivery_id: str
@@ -97,7 +99,6 @@ _OF_EVENT: Final = tuple(
 
 
 def _with_events(arrivals: sa.Subquery) -> sa.Select[Any]:
-    """Join rows of arrivals with their events' members, newest first."""
     return (
         sa.select(*arrivals.c, *_OF_EVENT)
         .select_from(arrivals.outerjoin(EVENTS, _event_of(arrivals)))
@@ -159,9 +160,8 @@ async def list_log(
 ) -> list[LogEntry]:
     """Return the latest arrivals that match the filter, newest first, at most `limit`.
 
-    before  an id; only earlier arrivals are returned
-    since   an id; only this arrival and later arrivals are returned. This limits the number of
-            events that are read if `has_no_index`
+    before  return only arrivals before this id
+    since   return only this id and later ones, to limit the events read if `has_no_index`
 
     Accepted and refused arrivals are read by two queries. A single query would sort both together,
     and so read every arrival.
@@ -207,8 +207,8 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery that arrived `count` deliveries before `before`. Return None if
-    there are fewer. If `before` is None, count back from the latest delivery."""
+    """Return the id of the delivery `count` deliveries before `before` (None: the end); None if
+    there are fewer."""
     rows = await connection.execute(
         sa.text(
             "SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"
@@ -242,15 +242,15 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return (accepted, refused) counts of arrivals by minute, from the minute `first` on. Minutes
-    are counted since 1970; minutes without arrivals have no entry."""
+    """Return (accepted, refused) counts of arrivals by minute since 1970, from the minute `first`
+    on."""
     rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes of a source's last accepted and last refused delivery. Either is None if
-    no such delivery is counted."""
+    """Return the minutes of a source's last accepted and last refused delivery; None if not
+    counted."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -314,8 +314,7 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes. Return None if no delivery with a body is stored under
-    this id."""
+    """Return one delivery with its bytes; None if none with a body has this id."""
     row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -333,8 +332,8 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the delivery that first brought each body with a digest in the range, by arrival, about
-    `at_once` at a time."""
+    """Yield the first delivery of each body with a digest in the range, by arrival, about `at_once`
+    at a time."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
@@ -363,8 +362,8 @@ async def _by_arrival(
 ) -> AsyncIterator[Rows]:
     """Sort rows by arrival, because their ids are sorted only to the millisecond.
 
-    Rows of the last millisecond of a partition are held back until the next partition is read. That
-    partition may have more rows of the same millisecond.
+    The last millisecond of a partition is held back, because the next partition may have more of
+    it.
     """
     waiting: Rows = []
     async for rows in partitions:

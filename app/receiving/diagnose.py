@@ -15,8 +15,7 @@ from app.receiving.refusal_store import Rejection, find_rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """A refused delivery, with the reason of its refusal. `diagnoses` has every known mistake that
-    would explain the refusal.
+    """Refused delivery, and every known mistake that would explain its refusal.
 
     unexplained  sentence on what a person should check, if `diagnoses` is empty; else None
     """
@@ -66,8 +65,10 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Return a sentence on what a person should check when no known mistake explains a refusal. If
-    the signature does not match, the sentence also says what the secret of this provider is."""
+    """Return a sentence on what to check if no known mistake explains a refusal.
+
+    For a wrong signature, it also says what this provider's secret is.
+    """
     beginning = "No known mistake explains this:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

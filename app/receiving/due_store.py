@@ -1,8 +1,9 @@
 """Due marks: when each order must be folded, and how much evidence about it has arrived.
 
 New evidence and deadlines use the same marks: an order is due at an instant, or never. A mark's
-generation counts the evidence that has arrived. A fold that read an older generation does not clear
-the mark, and the next fold does.
+generation counts arrived evidence. A fold of an older generation does not clear the mark.
+
+Leaves out: folding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,9 +19,8 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL that selects the next due instant. The condition only makes the query use the index of
-waiting marks. Without it SQLite reads every order's mark, for readiness and for each round of a
-worker."""
+"""SQL that selects the next due instant. The condition makes the query use the index of waiting
+marks; without it, SQLite reads every mark."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -42,8 +42,8 @@ def backwards(reference: str) -> str:
 class Due:
     """An order's due mark, as read from the database.
 
-    generation  the number that increases whenever evidence arrives
-    due_at      the instant at which the order must be folded next; None if no fold is due
+    generation  number that increases whenever evidence arrives
+    due_at      when the order must be folded next; None if no fold is due
     """
 
     order: str
@@ -64,11 +64,10 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for the caller to fold. Other workers skip these orders until `until`.
+    """Claim due orders for the caller to fold. Other workers skip them until `until`.
 
-    A claim sets the due time of the mark to `until`. If the calling process ends early, the order
-    comes due again at that time. If evidence arrives, the order is due at once. Several workers
-    fold only on PostgreSQL.
+    A claim sets the due time to `until`, so the order comes due again if the process dies. New
+    evidence makes it due at once. Several workers fold only on PostgreSQL.
     """
     rows = await connection.execute(
         text(
@@ -107,8 +106,7 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks that have not changed since they were read. A mark changes when evidence
-    arrives, or when a fold of the order is published."""
+    """Return the marks unchanged since they were read, by evidence or by a published fold."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
@@ -119,7 +117,7 @@ def next_due(connection: PlainConnection) -> Instant | None:
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
-    """Count orders that are due at `now` and not yet folded. Stops at `enough`."""
+    """Count orders that are due at `now`, up to `enough`."""
     row = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
@@ -136,11 +134,9 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct the marks of the orders from `first` to `last`, so that they match the orders'
-    ledgers. Add missing marks.
+    """Correct and add marks of the orders from `first` to `last`, so that they match the ledgers.
 
-    Call this only if no other process uses the database. Evidence that arrives after the folds
-    would be missed.
+    Call this only if no other process uses the database: evidence after the folds would be missed.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
@@ -156,8 +152,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders with a mark that has no reason. Such a mark is due after `beyond`, and its
-    instant differs from the instant of the next decision in the order's ledger."""
+    """Return orders with an unfounded mark: due after `beyond`, and not at the next decision of the
+    ledger."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -172,8 +168,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Make these orders due now. An order that is already due at `beyond` or earlier keeps its
-    time."""
+    """Make these orders due now, unless they are due at `beyond` or earlier."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -184,7 +179,7 @@ async def call_up(
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
-    """Make every order that has a mark due at the instant `now`."""
+    """Make every order with a mark due at `now`."""
     await connection.execute(
         text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
     )
@@ -195,8 +190,7 @@ Mark = tuple[str, Instant | None, int]
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Write these due times of orders. Skip an order if new evidence about it arrived after its
-    mark was read."""
+    """Write these due times, except for orders with newer evidence than the mark."""
     insert_rows(
         connection,
         table="order_due",

@@ -1,8 +1,8 @@
 """POST /webhooks/{source}, the endpoint of every delivery.
 
 A plain ASGI endpoint: it reads the body up to a limit, passes the request to `receive_delivery`,
-and writes the answer. Content encodings are refused here: we cannot verify what we do not
-decompress.
+and writes the answer. Content encodings are refused, because what is not decompressed cannot be
+verified.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits in bytes of one request, and of all long bodies together that are arriving or waiting
-    to be stored. Each limit is a setting."""
+    """Limits in bytes of one request, and of all long bodies that arrive or wait to be stored. Each
+    is a setting."""
 
     max_body_bytes: int
     max_header_bytes: int
@@ -53,10 +53,10 @@ class Limits:
 
 
 FREE_BYTES: Final = 65_536
-"""Size up to which a body does not count as long. An event is smaller, so it always has room."""
+"""Size up to which a body does not count as long. Any event fits, so it always has room."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds for Retry-After with a 429: after this time the address has its whole allowance again."""
+"""Seconds for Retry-After with a 429, in which the address regains its whole allowance."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -69,7 +69,7 @@ class ClientGone(Exception):
 
 
 class NoRoom(Exception):
-    """Error: the long bodies that are arriving use all the memory for long bodies."""
+    """Error: the arriving long bodies use all the memory for long bodies."""
 
 
 class Webhooks:
@@ -134,8 +134,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return a status code and the declared length of the body. The status code is None unless
-        the headers alone require a refusal. The length is 0 if the sender declared none."""
+        """Return a status code, if the headers alone require a refusal, and the declared length of
+        the body or 0."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -146,9 +146,8 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return the status and the code of the answer that refuses a request whose body has not
-        been read. The status is 429 if the sender's address has used up its allowance of
-        rejections."""
+        """Return status and code of the answer that refuses a request whose body was not read: 429
+        if the address has no rejections left."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -158,7 +157,7 @@ class Webhooks:
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, declared: int, receive: Receive) -> bytes | None:
-        """Read the body. Return None, and store nothing, if the body exceeds the limit."""
+        """Read the body; return None if it exceeds the limit."""
         if declared > self._limits.max_body_bytes:
             return None
         message = await receive()
@@ -168,8 +167,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies
-        together exceed their limit."""
+        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies exceed
+        their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:
@@ -196,9 +195,10 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """Return the requested path and query. A secret address is replaced by the source's name.
-    Signatures are not affected: a scheme that signs a URL takes the URL from the profile, and its
-    source has no secret address."""
+    """Return the requested path and query, with a secret address replaced by the source's name.
+
+    A scheme that signs a URL takes it from the profile, and its source has no secret address.
+    """
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:
@@ -215,7 +215,7 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Convert an acknowledgement to HTTP. A provider's own reply keeps the provider's form."""
+    """Convert an acknowledgement to HTTP. A provider's own reply keeps its form."""
     status, verdict, delivery_id, reply, _ = answer
     if status >= 300:
         return _problem(status)

@@ -14,7 +14,7 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder, created once: `json.dumps` would create one for each head, which is slow."""
+"""JSON encoder, created once: `json.dumps` would create one for each head."""
 
 _SIZES: Final = struct.Struct(">II")
 """Sizes in bytes of a head and of its body."""

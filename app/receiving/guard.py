@@ -1,10 +1,9 @@
 """One connection: uvicorn's, with deadlines, a limit on its head, and strict framing.
 
-A request that two programs could read in two ways is refused and its connection closed, because the
-bytes after it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). The parser
-refuses most of these requests; this module refuses the rest. Requests that were complete before an
-ambiguous head still get their answers. If the ambiguity is inside a body, the connection is
-aborted, even if earlier requests have no answer yet.
+A request that two programs could read in two ways is refused, and its connection closed: the bytes
+after it may pass for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). This module refuses
+those that the parser accepts. Requests that were complete before an ambiguous head still get their
+answers. Ambiguity inside a body aborts the connection at once.
 """
 
 from __future__ import annotations
@@ -31,21 +30,24 @@ within its deadline."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Bytes that are read and discarded after an answer that was sent before the body's end. Closing a
-socket with unread bytes discards the answer, and the sender never learns the reason (RFC 9112,
-9.6). Most senders write the whole body before they read; this has room for ten million bytes."""
+"""Bytes read and discarded after an answer that was sent before the body's end: room for ten
+million bytes.
+
+Closing a socket with unread bytes discards the answer, and most senders write the whole body before
+they read (RFC 9112, 9.6).
+"""
 
 KERNEL_BYTES: Final = 65_536
-"""Bytes of answers that the kernel may buffer for one client. Unlimited it grows to megabytes."""
+"""Bytes of answers that the kernel may buffer for one client. Without a limit they reach
+megabytes."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after the service is asked to stop. Otherwise a
-request that is already on its way would be lost. The value is many times a packet's travel time."""
+"""Seconds for which an idle connection stays open after the service is asked to stop. A request on
+its way would be lost otherwise."""
 
 MAX_PIPELINED: Final = 2
-"""Requests that may wait for the answer to an earlier request of their connection. Senders of
-events pipeline none, and each waiting request takes more than two kilobytes before anything is
-verified."""
+"""Requests that may wait for an earlier answer on their connection. Senders of events pipeline
+none, and each takes over two kilobytes unverified."""
 
 
 @lru_cache(maxsize=64)  # a service has one name, or a few
@@ -79,18 +81,16 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""Key in a request's scope, set once its sender has stopped sending or disconnected. The sender may
-still read the answer, but need not be waiting. A handler that only waits should answer now, because
-the connection counts until it does."""
+"""Key in a request's scope, set once its sender has stopped sending or disconnected. A handler that
+only waits should answer now, because the connection counts until it does."""
 
 
 class AmbiguousRequest(Exception):
-    """Error: the request's end or its addressee is ambiguous."""
+    """Error: where the request ends or goes to is ambiguous."""
 
 
 class TooManyPipelined(Exception):
-    """Error: the client sent too many pipelined requests. The requests below the limit are
-    answered."""
+    """Error: too many pipelined requests. Those below the limit are answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -98,11 +98,10 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request. Closing the transport closes the connection.
+    """Transport for the handler of one request. Closing it closes the connection.
 
-    If the head of an answer declares the answer's length, the head waits for the first part of the
-    body. Both are then sent in one write, because each write is a packet that wakes the client. Any
-    other head is sent at once: its answer may never end, and the client needs the head.
+    The head of an answer with a declared length waits for the first part of the body, so that one
+    packet carries both. Any other head is sent at once, because its answer may never end.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -124,7 +123,7 @@ class _Answering:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send the head of the answer if it still waits for a body that will not come."""
+        """Send the head of the answer, if it waits for a body that will not come."""
         if self._head:
             self.write(b"")
 
@@ -137,8 +136,7 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """One connection under the limits. The function `guarded` makes a subclass of it for each
-    server."""
+    """Connection under the limits. `guarded` makes a subclass of it for each server."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -160,7 +158,7 @@ class GuardedConnection(HttpToolsProtocol):
     connection_limits: ConnectionLimits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit the connection, or answer that too many connections are open."""
+        """Admit the connection, or answer that too many are open."""
         super().connection_made(transport)
         transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES
@@ -181,9 +179,8 @@ class GuardedConnection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything that the connection held. Waiting requests and the connection refer to
-        each other. Without this release, only the cycle collector would free them, and the
-        collector runs rarely."""
+        """Release all that the connection held. Waiting requests and the connection refer to each
+        other, so only the rare cycle collector would free them."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -194,7 +191,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Accept bytes of a request. Discard the bytes if a request was refused before."""
+        """Accept bytes of a request, or discard them after a refused one."""
         if self._deaf:
             self._throw_away(len(data))
             return
@@ -215,8 +212,8 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Record that the sender will send no more (FIN). Answer all complete requests, then close
-        (RFC 9112, 9.6). Return True to keep our side open."""
+        """Answer all complete requests, then close, because the sender sends no more (RFC 9112,
+        9.6). Return True to keep our side open."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -225,20 +222,19 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Mark the running request, and each waiting request, because the sender has hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
-        """Begin a request. From now on the sender has a deadline to complete it."""
+        """Begin a request, and its sender's deadline."""
         super().on_message_begin()
         self._stage, self._idle_since = "head", None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """Raise AmbiguousRequest if the framing or the addressee of the request is ambiguous."""
+        """Raise AmbiguousRequest for ambiguous framing or an ambiguous addressee."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version other than 1.0 and 1.1")
@@ -272,7 +268,7 @@ class GuardedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Mark the request as complete. From now on its sender waits for an answer."""
+        """Mark the request as complete. Its sender now waits for an answer."""
         if len(self.headers) != self._fields:
             raise AmbiguousRequest("header fields after the body, which are not accepted")
         self._stage, self._unframed = "", 0
@@ -282,9 +278,11 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start the next request after an answer. Its deadline begins now, because the sender had
-        to wait for our answer. Replaces uvicorn's method, which sets a keep-alive timer: the limits
-        check all connections anyway, and a timer slows every delivery."""
+        """Start the next request after an answer, and its deadline.
+
+        Replaces uvicorn's method, which sets a keep-alive timer: the limits check all connections
+        anyway, and a timer slows every delivery.
+        """
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
         now = self.loop.time()
@@ -301,12 +299,11 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop the connection when the service stops. Answer all running requests, and a request
-        that arrives within LAST_S on the open connection. Then close.
+        """Stop the connection when the service stops: answer running requests and one that arrives
+        within LAST_S, then close.
 
-        The answers announce that the connection closes. This method replaces uvicorn's, which
-        closes a connection even if its first request was not read yet. That request could be lost,
-        although the listening socket stays open over a restart.
+        Uvicorn's method closes a connection even if its first request was not read yet. That
+        request could be lost, although the listening socket stays open over a restart.
         """
         if self._deaf or self._answers():
             super().shutdown()
@@ -323,8 +320,8 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close the connection after an answer. If the sender is still sending its body, the sender
-        first gets time to read the answer."""
+        """Close the connection after an answer. A sender that still sends its body first gets time
+        to read."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return
@@ -334,15 +331,13 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        """Add to the number of bytes that were discarded after an answer. If it exceeds
-        LINGER_BYTES, close the connection."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse a request, and accept no more bytes. Requests that were complete before this one
-        get their answers. This request gets at most one answer. Later requests get no answer."""
+        """Refuse a request with at most one answer, and accept no more bytes. Earlier complete
+        requests get their answers."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -358,9 +353,8 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed: its peer sends or reads too slowly. Return None
-        if the connection may stay open. Also return None for a connection that was idle too long,
-        because this method closes such a connection itself."""
+        """Return why to close the connection: its peer sends or reads too slowly. Close it here if
+        it was idle too long."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()
@@ -385,7 +379,7 @@ class GuardedConnection(HttpToolsProtocol):
         return None
 
     def resume_writing(self) -> None:
-        """Continue writing: the peer has read most of the waiting bytes."""
+        """Continue writing after the peer has read most of the waiting bytes."""
         self._unread = None
         super().resume_writing()
 

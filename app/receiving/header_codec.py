@@ -1,7 +1,7 @@
-"""Writes and reads the stored headers of a delivery: `name: value` lines.
+"""Stored headers of a delivery, written and read as `name: value` lines.
 
 Latin-1 keeps every byte. Values that hold credentials are left out. The method and the address come
-first if they may be signed or needed for reading, under names that no header can have.
+first under names that no header can have, if they may be signed or needed for reading.
 """
 
 import re
@@ -31,8 +31,8 @@ def write_headers(
 ) -> str:
     """Return the header lines to store.
 
-    private  names of headers that may hold a token of a source. The SHA-256 of the value is stored
-             instead of the value. It is enough to check later whether the token was valid
+    private  names of headers that may hold a token of a source. Its SHA-256 is stored instead, to
+             check the token later
     """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
@@ -64,20 +64,22 @@ def read_request(text: str, body: bytes = b"") -> Incoming:
 
 
 def is_left_out(value: bytes) -> bool:
-    """Return whether this text is the placeholder of a value that was not stored."""
+    """Return whether this value is the placeholder of one that was not stored."""
     return _PLACE_OF.fullmatch(value) is not None
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers with each omitted token put back if the token is one of `tokens`."""
+    """Return the headers with omitted tokens put back, if they are among `tokens`."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 
 
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits. Return an empty list if the
-    body was deleted or cannot be read, or if the source is not configured. The list is also empty
-    if the profile does not say where to find a phone number."""
+    """Return the phone numbers that a delivery names, as E.164 digits.
+
+    Empty if the body is deleted or unreadable, or if source or profile do not say where a number
+    is.
+    """
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []

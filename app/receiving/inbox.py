@@ -48,19 +48,18 @@ from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
 
 TIDY_S: Final = 5.0
-"""Seconds that an erasure waits for the receiver to delete all rows that were read."""
+"""Seconds that an erasure waits for the receiver to delete all read rows."""
 
 
 class Intake(NamedTuple):
-    """The queue for accepted deliveries, and the writer that moves them from the queue to the
-    inbox."""
+    """Queue for accepted deliveries, and the writer that moves them to the inbox."""
 
     queue: InboxQueue
     writer: InboxWriter
 
 
 class Inbox(inbox_store.InboxRows):
-    """The inbox of a database. `open_inbox` creates it."""
+    """Inbox of a database. `open_inbox` creates it."""
 
     append_faults = 0
     """Number of consecutive failures to append rows that were read."""
@@ -108,13 +107,13 @@ class Inbox(inbox_store.InboxRows):
 
     @property
     def queue(self) -> InboxQueue:
-        """Queue in front of a receiver's inbox."""
+        """Return the queue before a receiver's inbox."""
         assert self._intake is not None
         return self._intake.queue
 
     @property
     def writer(self) -> InboxWriter:
-        """Writer that empties a receiver's queue."""
+        """Return the writer that empties a receiver's queue."""
         assert self._intake is not None
         return self._intake.writer
 
@@ -122,8 +121,11 @@ class Inbox(inbox_store.InboxRows):
         self, ready: Sequence[append_store.Ready]
     ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
         """Append the content of read rows and delete the rows, in one transaction. Return the
-        appended deliveries with their verdicts. Rows that another reader took meanwhile, and
-        deliveries whose id is known, are left out. Raises the errors of `Writer.commit`."""
+        appended deliveries with their verdicts.
+
+        Rows that another reader took meanwhile, and known deliveries, are left out. Raises the
+        errors of `Writer.commit`.
+        """
         try:
             if self.database.spread:
                 self._memory.add(await self._append_ahead(ready))
@@ -142,8 +144,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. If the row conflicts with another commit that is not finished, raise
-        StoreUnavailable, so that the reader waits."""
+        """Run `append_ahead`. Raise StoreUnavailable, so that the reader waits, if another
+        unfinished commit conflicts."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -156,8 +158,8 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be appended at present; None if deliveries can
-        be appended. To find out, a trial delivery is appended and rolled back."""
+        """Return a sentence on why no delivery can be appended at present; None if a rolled back
+        trial succeeds."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
@@ -175,8 +177,8 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete read rows from the inbox of an SQLite database. If a receiver is running, ask the
-        receiver to delete the rows and wait. Return False if the rows were not deleted in time."""
+        """Delete read rows from an SQLite database's inbox, through the receiver if one runs.
+        Return False if time ran out."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -238,8 +240,8 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the gap of commits that the database has lost, or that its server may have lost.
-        Return None if no commit was lost, or if there is no inbox file."""
+        """Return the gap of commits that the database or its server may have lost; None if there is
+        none, or no inbox file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -249,8 +251,8 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database lost commits. Otherwise a commit of this
-        process, or a migration, would hide the loss."""
+        """Raise ConfigurationError if the database lost commits, because a commit or a migration
+        would hide the loss."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -328,12 +330,10 @@ class Inbox(inbox_store.InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the loss of the inbox file that a service noted. If none was noted, return the
-        loss that is found now.
+        """Return the noted loss of the inbox file, else one found now; None if the file is sound.
 
-        A file is lost if it is missing or damaged, or if it lacks rows that were read from it.
-        Return None if the file is not lost. If no delivery was lost with the file, return a gap
-        without deliveries. Only the holder of the serving lock may call this method.
+        A file is lost if it is missing or damaged, or lacks rows that were read from it. The gap is
+        empty if no delivery was lost with it. Call this only as holder of the serving lock.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -365,9 +365,8 @@ class Inbox(inbox_store.InboxRows):
         return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Save the readable unread rows of the damaged inbox file in the database. Then rename the
-        file, so that a new inbox file can be created. The caller must commit `go_on_without`
-        afterwards."""
+        """Save the readable unread rows of the damaged inbox file, and rename it for a new one. The
+        caller must then commit `go_on_without`."""
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
@@ -382,10 +381,10 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database whether the inbox file was closed properly or was lost. If the
-        file was lost, first save its unread rows that can still be read.
+        """Record in the database whether the inbox file was closed or lost, and save a lost file's
+        readable rows.
 
-        If the database has lost its own log, record only that loss, in the inbox file.
+        If the database has lost its own log, record only that, in the inbox file.
         """
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
@@ -441,7 +440,7 @@ def inbox_of(context: AppContext) -> Inbox:
 
 
 class _RolledBack(Exception):
-    """Error that ends a trial, so that it is rolled back."""
+    """Error that ends a trial, to roll it back."""
 
 
 @asynccontextmanager

@@ -1,10 +1,9 @@
-"""The inbox of an SQLite database: a file beside it, with one writer.
+"""Inbox of an SQLite database: a file beside it, with one writer.
 
-The file is created, checked and synced like the database itself, before any delivery is
-acknowledged. The file has an id, which the database stores with its position. So a new file, or
-another database's file, is never mistaken for one that was read. A file that was emptied, or
-restored from an older copy, would reuse numbers that were already read; it counts as lost
-(`inbox_loss_store`).
+Leaves out: loss of the file (`inbox_loss_store`). It is created, checked and synced like the
+database, before any delivery is acknowledged. The database stores the file's id with its position,
+so that no other file is mistaken for it. A file that was emptied or restored counts as lost,
+because it would reuse numbers.
 """
 
 import hashlib
@@ -48,11 +47,11 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 FOLD_PAGES: Final = 1_000
-"""Pages of 4 KiB in its log before it is folded into the file: 4 MB. Read rows are deleted within a
-second, so the same few pages change repeatedly, and a fold delays senders only briefly."""
+"""Pages of 4 KiB in its log before they are folded into the file: 4 MB. Read rows are deleted
+within a second, so the same few pages change, and a fold delays senders little."""
 
 SUFFIX: Final = ".inbox"
-"""Suffix that is appended to the database's name."""
+"""Suffix of the inbox file, after the database's name."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
 """Largest file in bytes that is checked completely before anything is acknowledged."""
@@ -66,13 +65,13 @@ READERS: Final = 2
 _TABLES: Final = ("inbox", "meta", "counters")
 
 MADE: Final = "a7770661d348777eff5639c808e8855449e8a690e9d03950b4eb7a632c492f22"
-"""Digest of the file's schema. It shows that no foreign trigger or table takes part in a write."""
+"""Digest of the file's schema, which rules out foreign triggers and tables."""
 
 _OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
 
 
 class InboxFile:
-    """The inbox file. It is opened only when it is needed."""
+    """Inbox file, opened only when needed."""
 
     def __init__(self, database: Path, *, low_water_mib: int) -> None:
         self.database = database
@@ -90,7 +89,7 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """The only writing connection, for the holder of the serving lock."""
+        """Return the only writing connection, for the holder of the serving lock."""
         return Writer(
             writing_engine(self._url),
             lock=None,
@@ -106,8 +105,7 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Return whether the inbox file exists and has a table. A newly created file has no table
-        yet."""
+        """Return whether the inbox file exists and has a table."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -126,8 +124,10 @@ class InboxFile:
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
         """Run a plain, read-only function on a snapshot. Raises StoreUnavailable if it cannot run.
-        Raises StorePoisoned if the file was lost meanwhile, because SQLite may then read its pages
-        as empty."""
+
+        Raises StorePoisoned if the file was lost meanwhile, because SQLite may then read empty
+        pages.
+        """
         try:
             async with self._reader.connect() as connection:
                 found = await run_snapshot(connection, function, *args, **words)
@@ -141,15 +141,14 @@ class InboxFile:
         return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
-        """Create the file if it is missing, and check that it belongs to this database. Return the
-        file's id.
+        """Create the file if it is missing, and check that it belongs to this database. Return its
+        id.
 
-        environment  name of the environment that the database is stamped with
-        known        id of the inbox file that the database has read from; None if there is no such
-                     file
+        environment  environment that the database is stamped with
+        known        id of the inbox file that the database has read from; None if there is none
 
-        Only the holder of the serving lock may call this method. Raises ConfigurationError if the
-        file belongs to another database.
+        Only for the holder of the serving lock. Raises ConfigurationError for another database's
+        file.
         """
         if not self.path.exists():
             # SQLite gives its log the file's mode. Without this, everyone could read both.
@@ -188,13 +187,13 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the file is so small that it can be checked before a delivery is
+        """Return whether the file is small enough to be checked before a delivery is
         acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
         """Delete the rows up to a position from the file and its log. Return whether the log was
-        emptied, too. Only the holder of the serving lock may call this."""
+        emptied. Only for the holder of the serving lock."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -243,9 +242,11 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Replace an emptied or removed file with the pages of a new file, so that its log can be read.
-    Call this only while no process has the file open. Without these pages, SQLite would delete the
-    log."""
+    """Fill an emptied or removed file with a new file's pages, so that its log can be read: SQLite
+    would delete the log.
+
+    Call this only while no process has the file open.
+    """
     lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]
     if not lengths[0] and lengths[1]:
         with tempfile.TemporaryDirectory() as folder:

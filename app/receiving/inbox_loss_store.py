@@ -1,15 +1,15 @@
-"""Loss of an SQLite database's inbox file: which rows it held, and which of them can be saved.
+"""Loss of an SQLite database's inbox file: which rows it held, and which can be saved.
 
-    1 notice  that the file is gone, was replaced or was cut off: the service then ends. Or a start
-              finds that the file is gone or damaged, or lacks rows that were read from it
-    2 save    unread rows that can still be read, in the inbox's table of the database, where the
-              next reader finds them; a service that ends reads them from the pages that it has
-    3 name    how many deliveries may be lost, and when they arrived: exactly if the service or a
-              proper close noted it, else as a limit
-    4 go on   automatically if nothing is lost, else once a person has accepted the gap. The damaged
-              file is kept under another name, and a new file is created
+    1 notice  a service sees that the file is gone, replaced or cut off, and ends; or a start finds
+              the file gone, damaged or incomplete
+    2 save    move readable unread rows into the database's inbox table for the next reader; an
+              ending service reads them from its own pages
+    3 name    how many deliveries may be lost, and when they arrived: exactly if noted, else as a
+              limit
+    4 go on   at once if nothing is lost, else after a person accepted the gap; the damaged file is
+              renamed
 
-Rows that were already read are in the database, and are never lost with the file.
+Read rows are in the database, and are never lost with the file.
 """
 
 import json
@@ -32,7 +32,7 @@ from app.receiving.framing import DamagedRow, Item, Received, items_in
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
-"""Name of the database's fact that holds a loss noticed by a service, until the service resumes."""
+"""Fact of a loss that a service noticed, until the service resumes."""
 
 AT_ONCE: Final = 8
 """Rows saved in one transaction. Each has up to 8 MiB."""
@@ -42,7 +42,7 @@ UNWRITTEN: Final = bytes(32)
 
 
 class Kept(NamedTuple):
-    """Content of a row: its number of deliveries, and their first and last arrival."""
+    """Deliveries of a row: their number, first and last arrival."""
 
     deliveries: int
     since: Instant
@@ -83,18 +83,20 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the bytes that note the file's last row number. The receiver writes this note to its
-    lock file with each commit. If the receiver is killed and the file's log vanishes, the note
-    still has the number."""
+    """Return the bytes that note the file's last row number.
+
+    The receiver writes them to its lock file with each commit, so that the number survives a killed
+    receiver whose log vanishes.
+    """
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """The last row number in a note.
+    """Last row number in a note.
 
-    complete  whether the note certainly has the last number of the file. If the machine has
-              restarted since the note was written, the file may have assigned later numbers
+    complete  whether it is certainly the file's last. After a restart of the machine, later numbers
+              may be missing
     """
 
     last: int
@@ -102,7 +104,7 @@ class Noted(NamedTuple):
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Parse the note of a file with this id. Return None if the content has no such note."""
+    """Parse the note of a file with this id; None if there is none."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -118,14 +120,12 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 class Left(NamedTuple):
     """State of the inbox that the database stored last.
 
-    known     id of the file that the database has read from; None if there is no such file yet
+    known     id of the file that the database has read from; None if there is none
     position  number of the last row that the database has read
-    closed    number of the last row when the file was closed properly; None if the file was not
-              closed properly
+    closed    number of the last row at a proper close; None without one
     lost      loss of the file that a service recorded; None if there was none
     since     instant up to which every delivery was read; None if unknown. It is the arrival of the
-              newest read delivery. If no delivery was unread when the file was opened, it is the
-              time of that opening
+              newest read delivery, or the file's opening if nothing was unread then
     """
 
     known: str | None
@@ -169,16 +169,14 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss for the next start. Return the recorded loss, which never ends in the
-    future."""
+    """Record a loss for the next start, with an end no later than now, and return it."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy these rows of the file to the table. Then count every row of the file with a number up
-    to `up_to` as read."""
+    """Copy these rows of the file to the table, and count every row up to `up_to` as read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -187,8 +185,7 @@ def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int)
 
 
 def go_on_without(connection: PlainConnection) -> None:
-    """Delete the noted loss, so that the next start creates a new inbox file instead of the lost
-    one."""
+    """Delete the noted loss, so that the next start creates a new inbox file."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     inbox_store.adopt(connection, None)
@@ -198,8 +195,8 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the row numbers above `after` that are readable in a damaged file. The file is read
-    from its beginning up to the damage, and from its end back to the damage."""
+    """Return the readable row numbers above `after` in a damaged file, from both ends up to the
+    damage."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -222,8 +219,7 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows among the rows with these numbers. Each row is a tuple of number,
-    count, arrival, size and records."""
+    """Return the intact rows with these numbers: number, count, arrival, size and records."""
     found = []
     for number in numbers:
         try:
@@ -242,7 +238,7 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
     """Return what is wrong with a file that existed before; None if nothing is found.
 
-    look  returns whether to check the whole file
+    look  whether to check the whole file
     """
     if not path.exists():
         return "is gone"
@@ -274,7 +270,7 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap in the deliveries that results from the loss of these rows.
+    """Return the gap that results from the loss of these rows.
 
     kept  content of each row that a running process still knows, by row number
     """
@@ -312,8 +308,11 @@ _SIZES: Final = struct.Struct(">H10xI")
 
 
 def mend_length(path: Path) -> None:
-    """Extend a truncated file to its former length with empty pages. Call this only while no
-    process has the file open. SQLite does not open a file that is shorter than its header says."""
+    """Extend a truncated file to its former length with empty pages, because SQLite opens no file
+    shorter than its header says.
+
+    Call this only while no process has the file open.
+    """
     with path.open("rb+") as file:
         head = file.read(len(_MAGIC) + _SIZES.size)
         if head.startswith(_MAGIC) and len(head) == len(_MAGIC) + _SIZES.size:
@@ -322,7 +321,7 @@ def mend_length(path: Path) -> None:
 
 
 LOST_AS: Final = ".lost-"
-"""Part of the name of a file that was moved aside. A number follows it."""
+"""Part of the name of a file that was moved aside, before a number."""
 
 
 def move_aside(path: Path) -> Path | None:

@@ -1,9 +1,11 @@
-"""Group commit: many requests share a row of the inbox, and none is answered before it is durable.
+"""Group commit: many requests share an inbox row, and none is answered before it is durable.
 
-A request submits its delivery and waits. One task takes all submitted items, writes them in one
-transaction and then answers each request. While the disk works, the next batch gathers, so batches
-grow with the load. If deliveries arrive meanwhile, commits are spaced a little, because each commit
-costs as much processor time as receiving two or three deliveries.
+A request submits its delivery and waits. One task writes all submitted items in one transaction,
+and then answers each request. The next batch gathers meanwhile, so batches grow with the load.
+Commits are spaced a little under load, because each costs as much processor time as receiving two
+or three deliveries.
+
+Leaves out: the rows (`inbox_writer_store`).
 """
 
 import asyncio
@@ -21,21 +23,19 @@ from reconcile.instants import EARLIEST
 
 PATIENCE_S: Final = 2.5
 """Seconds that a batch may take before its senders are asked to try again. Some providers hang up
-after five silent seconds, and a delivery that arrives just after a batch has begun may wait for two
-batches."""
+after five, and a delivery may wait for two batches."""
 
 FAULTS: Final = 3
-"""Consecutive failed batches after which the store counts as faulty. A single failure may be caused
-by the batch's content."""
+"""Consecutive failed batches after which the store counts as faulty. One failure may be the batch's
+fault."""
 
 SPACING_S: Final = 0.005
-"""Least seconds between the starts of two commits, if other items arrived during the first commit.
-At 1,000 deliveries a second this saves the receiver a third of its processor time. A sender of one
-delivery at a time never waits for it."""
+"""Least seconds between the starts of two commits under load. At 1,000 deliveries a second this
+saves a third of the receiver's processor time. A sender of one delivery at a time never waits for
+it."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of bodies in one row that holds several bodies, because a reader has some rows in
-memory."""
+"""Most bytes of bodies in one row of several, because a reader has some rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -56,10 +56,9 @@ class InboxQueue:
     ) -> None:
         """Create a queue without items.
 
-        queue_limit  largest number of waiting arrivals; more arrivals are refused
-        batch_limit  largest number of arrivals in one transaction, which limits how long others
-                     wait
-        on_commit    function that is called after each commit with the number of its arrivals
+        queue_limit  most waiting arrivals; more are refused
+        batch_limit  most arrivals in one transaction, which limits how long others wait
+        on_commit    called after each commit with the number of its arrivals
         """
         self._inbox = inbox
         self._queue_limit = queue_limit
@@ -79,13 +78,15 @@ class InboxQueue:
 
     @property
     def depth(self) -> int:
-        """Number of arrivals and rejections that wait to be written."""
+        """Return the number of arrivals and rejections that wait to be written."""
         return len(self._waiting)
 
     async def submit(self, item: Item) -> None:
-        """Wait until the item is durably committed. Raises StoreUnavailable if the queue is full or
-        the store cannot write now, and StorePoisoned if the store will never write again. In both
-        cases the item may have been stored."""
+        """Wait until the item is durably committed.
+
+        Raises StoreUnavailable if the queue is full or the store cannot write now, and
+        StorePoisoned if it never will again. The item may have been stored nevertheless.
+        """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
@@ -114,8 +115,8 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Delay the next commit until SPACING_S after the last commit began. Do not delay a full
-        batch, an empty batch, or a batch after `close` was called."""
+        """Wait until SPACING_S after the last commit began, except for a full or empty batch or
+        while closing."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -126,7 +127,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept no more items, and refuse the items that wait, because no writer is left."""
+        """Accept no more items, and refuse waiting ones, because no writer is left."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()
@@ -172,7 +173,6 @@ class InboxQueue:
         )
 
     def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
-        """Return the error to answer to the senders of a batch that could not be written."""
         if _brings_deliveries(batch):
             self.faults += 1
             if self.faults == FAULTS:
@@ -200,9 +200,8 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written; None if they can be. If several
-        consecutive batches have failed, write a trial delivery and roll it back to find out. After
-        fewer failures, return None without a trial."""
+        """Return a sentence on why deliveries cannot be written; None if they can be. After FAULTS
+        failed batches, a rolled back trial decides."""
         if self.faults < FAULTS:
             return None
         try:
@@ -221,9 +220,8 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Answer all waiting senders that they must try again, and drop their items. Accept no more
-        items until the running batch ends. The senders of the running batch are answered, too,
-        although its outcome is unknown."""
+        """Ask all waiting senders to try again, and drop their items, until the running batch ends.
+        Its senders are asked, too."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
@@ -238,7 +236,7 @@ class InboxQueue:
 
 
 class _TakenBack(Exception):
-    """Error that ends a trial, so that it is rolled back."""
+    """Error that ends a trial, to roll it back."""
 
 
 _TRIAL: Final = Received(
@@ -247,14 +245,13 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the name of the driver's error class. The message is omitted, because it may quote a
-    row."""
+    """Return the name of the driver's error class. Its message may quote a row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries. A batch of rejections alone does not show that
-    deliveries can be written."""
+    """Return whether a batch has deliveries, because rejections alone do not show that deliveries
+    can be written."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

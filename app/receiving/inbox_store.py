@@ -1,24 +1,23 @@
-"""The inbox: accepted deliveries that are not read yet.
+"""Inbox: accepted deliveries that are not read yet.
 
     receiver ──keep──▶ a row a commit ──next rows──▶ reader ──take out and append──▶ in one
-    transaction
+                                                                     transaction
 
-A row is durable before its senders are answered, and it is deleted in the transaction that appends
-its content. So nothing is read twice or lost, whichever process dies.
+A row is durable before its senders are answered, and the transaction that appends its content
+deletes it. So nothing is read twice or lost, whichever process dies.
 
-On PostgreSQL the inbox is a table of the database. With several receivers, row numbers commit out
-of order. With several readers, each reader claims rows first (`claim_store`), and its transaction
-deletes exactly those rows that it has read and still owns. On SQLite the inbox is a separate file
-(`inbox_file`), so that no import, fold or backup delays a sender. The receiver is the only writer
-of the file, so row numbers rise with each commit. The reader's transaction stores the reader's
-position in the database. A row counts as read if its number is at or below the position. It is
-deleted once the database's file holds that position without its write-ahead log, so that a lost log
-takes no delivery along. On SQLite the database has the table, too: a backup stores in it the rows
-that its copy had not read.
+On PostgreSQL the inbox is a table of the database. Row numbers commit out of order with several
+receivers. Each reader claims rows first (`claim_store`), and deletes exactly the rows that it has
+read and still owns.
 
-A row on which readers died, or that the database refused, is split into suspects: each record of
-the row gets its own row. A suspect is claimed before it is read. A suspect whose claims expired or
-that failed three times is set aside.
+On SQLite the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
+delays a sender. The receiver is its only writer, so row numbers rise with each commit. The database
+stores the reader's position; rows up to it count as read. They are deleted once the database's file
+holds the position without its write-ahead log, so that a lost log takes no delivery along. A backup
+stores unread rows in the table of its copy.
+
+A row on which readers died, or that the database refused, is split into suspects: each record
+becomes a row that is claimed and read alone. A suspect that failed three times is set aside.
 """
 
 from collections.abc import Sequence
@@ -41,43 +40,40 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Number of failed readings after which a delivery that is read alone is set aside."""
+"""Failed readings after which a delivery that is read alone is set aside."""
 
 POSITION: Final = "inbox position"
-"""Name of the counter for the number of the file's last row that was read."""
+"""Counter: number of the file's last row that was read."""
 
 COVERED: Final = "inbox covered"
-"""Name of the counter for the last row number whose effect is in the database's file even without
-its log."""
+"""Counter: last row number whose effect is in the database's file even without its log."""
 
 RECORDS_READ: Final = "inbox records"
-"""Name of the counter for the records of the file that were read."""
+"""Counter: records of the file that were read."""
 
 DELETED: Final = "deleted"
-"""Name of the file's counter for the last row number that was deleted."""
+"""The file's counter: last row number that was deleted."""
 
 RECORDS_DELETED: Final = "records deleted"
-"""Name of the file's counter for the records in its deleted rows."""
+"""The file's counter: records in its deleted rows."""
 
 TIDY: Final = "inbox tidy"
-"""Name of the counter for the last row number up to which an erasure wants all traces deleted."""
+"""Counter: row number up to which an erasure wants all traces deleted."""
 
 TIDIED: Final = "tidied"
-"""Name of the file's counter for the last row number up to which all traces are deleted."""
+"""The file's counter: row number up to which all traces are deleted."""
 
 BEAT: Final = "reader beat"
-"""Name of the counter for when a reader was last seen, for receivers without their own reader."""
+"""Counter: when a reader was last seen, for receivers without their own reader."""
 
 CLOSED: Final = "inbox closed"
-"""Name of the counter for the file's last number at a proper close, plus one; absent or 0 while the
-file is written."""
+"""Counter: the file's last number at a proper close, plus one; absent or 0 while it is written."""
 
 OPENED: Final = "inbox opened"
-"""Name of the counter for when the file was last opened while all its rows were read."""
+"""Counter: when the file was last opened with all its rows read."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact with the id of the inbox file that the position refers to. The file stores its
-id, too."""
+"""Fact: id of the inbox file that the position refers to. The file stores its id, too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -87,7 +83,7 @@ class Unread(NamedTuple):
 
     items     content of the row; None if its bytes are damaged
     in_file   whether the row is in the inbox file; otherwise it is in the table
-    taken_by  id of the claim under which a reader reads the row; None if the row is unclaimed
+    taken_by  id of the claim on the row; None if it is unclaimed
     tries     number of claims on the row that have expired
     """
 
@@ -104,8 +100,8 @@ class Unread(NamedTuple):
 class Suspect(NamedTuple):
     """One record that is read alone.
 
-    tries     number of readings that failed
-    orders    known orders that the record mentions. They are held while the record is set aside
+    tries     failed readings
+    orders    known orders that the record mentions, held while it is set aside
     taken_by  claim under which the record is read
     """
 
@@ -146,7 +142,7 @@ class Progress(NamedTuple):
 
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert one row with these items. Return its number and its size in bytes."""
+    """Insert one row with these items. Return its number and size in bytes."""
     row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
     return seq, len(row[-1])
@@ -161,21 +157,21 @@ def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
 KEEP: Final = (
     "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?) RETURNING seq"
 )
-"""Inserts a row, and returns its number."""
+"""SQL that inserts a row, and returns its number."""
 
 KEEP_HELD: Final = statement(
     "WITH held AS ({held}) INSERT INTO inbox (count, received_at, size, records) "
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""Inserts a row as a separate transaction on PostgreSQL, in one round trip."""
+"""SQL that inserts a row as a separate transaction on PostgreSQL, in one round trip."""
 
 
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next rows with a number above `after`: as many as fit into `limit` records and
-    `most_bytes`, but at least one if there is any."""
+    """Return the next rows with a number above `after`: at least one, more within `limit` records
+    and `most_bytes`."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -213,8 +209,7 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Record that the database file itself now contains everything that was read from the inbox.
-    Until now, the newest part may have been only in the log of the database."""
+    """Record that the database file has all that was read from the inbox, without its log."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
@@ -222,10 +217,10 @@ def cover(connection: PlainConnection) -> None:
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
     """Delete these rows from the inbox, because their content is appended in this transaction.
-    Return the rows that were still in the inbox.
+    Return the rows that were still there.
 
-    All rows must have the same claim, or no claim. A row that another reader has claimed meanwhile
-    is not deleted. Another reader that tries to claim one of these rows waits for the commit.
+    All rows must have the same claim, or none. A row that another reader claimed meanwhile stays. A
+    reader that tries to claim one now waits for the commit.
     """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
@@ -295,8 +290,8 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """Facts that the inbox file stores: its id, the noted LAST_COMMIT, the number of the last
-    deleted row, and the number of records in all deleted rows."""
+    """Facts that the inbox file stores: id, LAST_COMMIT, last deleted row, and records in all
+    deleted rows."""
 
     identity: str
     last_commit: int
@@ -305,8 +300,7 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make this file the inbox file of the database. No row of the file counts as read yet, except
-    deleted rows.
+    """Make this file the database's inbox file, with only its deleted rows read.
 
     file  facts of the file; None if a file will be created later
     """
@@ -320,8 +314,8 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Count every row that the file has deleted as a row that was read. Take over the file's
-    LAST_COMMIT if it is later than the database's."""
+    """Count all rows that the file has deleted as read, and take over its LAST_COMMIT if it is
+    later."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -333,9 +327,10 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file notes commits that the database lacks. Return None if no
-    commits are missing. The file is compared even if the database has no id of a file, because the
-    commit that stored the id may be lost."""
+    """Return the gap if the inbox file notes commits that the database lacks; else None.
+
+    The file is compared even if the database has no file's id, because that commit may be lost.
+    """
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -361,10 +356,9 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with an end that is not later than now.
+    """Return the gap, ended at now at the latest.
 
-    A fast clock may have given the gap a start in the future. In that case, let the gap begin at
-    the latest arrival up to now.
+    A gap that a fast clock began in the future begins at the latest arrival up to now.
     """
     since = found.since
     if since > now:
@@ -379,13 +373,12 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits that are missing since a backup replaced the database; None if no
-    commit is missing.
+    """Return the gap of commits missing since a backup replaced the database; None if there is
+    none.
 
     file  facts of the present inbox file
-    last  value of LAST_COMMIT in the replaced database; None if it cannot be read. Without this
-          value, the gap ends now. The note in the file may be a second old, and commands do not
-          update the note
+    last  LAST_COMMIT of the replaced database. None if unreadable: the gap then ends now, because
+          the file's note may be old
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -406,8 +399,8 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return a gap if the file that the database has read from is missing or was replaced.
-    Otherwise return None."""
+    """Return a gap if the file that the database has read from is missing or replaced; else
+    None."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -431,7 +424,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Move each record of these rows into its own row. A damaged row is moved as a whole."""
+    """Move each record of these rows into its own row, or a damaged row as a whole."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -466,8 +459,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store which orders a suspect mentions. If the suspect is set aside later, these orders are
-    held. Does nothing if another reader has the suspect."""
+    """Store which orders a suspect mentions, to hold them if it is set aside. Does nothing if
+    another reader has it."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -503,7 +496,7 @@ def orders_waiting(connection: PlainConnection) -> set[str]:
 
 
 def try_again(connection: PlainConnection) -> int:
-    """Make all suspects that were set aside readable again. Return how many there are."""
+    """Make all set-aside suspects readable again. Return how many there are."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
@@ -532,14 +525,12 @@ class InboxRows:
     """Unread rows of the inbox for readers, in the database and in the file."""
 
     def __init__(self, database: Lender, file: FileLender | None) -> None:
-        """Read from a database and its inbox file. `file` is None on PostgreSQL."""
         self._database = database
         self._lender = file
 
     @property
     def _file(self) -> Lender | None:
-        """Return the inbox file. Return None if the file does not exist, because the database was
-        never served."""
+        """Return the inbox file; None if the database was never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
@@ -570,8 +561,8 @@ class InboxRows:
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Return (number, records, size, arrival) of every row of the file, in order. Also return
-        the number up to which read rows are deleted, and the LAST_COMMIT noted in the file."""
+        """Return (number, records, size, arrival) of the file's rows, the number up to which read
+        rows are deleted, and the noted LAST_COMMIT."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
@@ -598,7 +589,6 @@ class InboxRows:
 def _next_in_database(
     connection: PlainConnection, limit: int, most_bytes: int
 ) -> tuple[list[Unread], int]:
-    """Return the next unread rows of the table, and the position in the file."""
     rows = rows_after(connection, 0, limit=limit, most_bytes=most_bytes, in_file=False)
     return rows, position_of(connection)
 
@@ -643,8 +633,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the unread rows of the file above `after`. Also return the last number of the file, and
-    whether no row directly after `after` was deleted."""
+    """Count the file's unread rows above `after`. Also return its last number, and whether none
+    after `after` was deleted."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -677,5 +667,4 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL for the table's last number, and for the instant up to which a standby has replayed its
-primary."""
+"""SQL for the table's last number, and for how far a standby has replayed its primary."""

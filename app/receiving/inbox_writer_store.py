@@ -1,10 +1,12 @@
 """The receiver's side of the inbox: writes its rows, and on SQLite deletes read rows.
 
-The writer deletes only rows that the database reports as read, polled on a read-only connection. It
-never trusts a message. The database's file must hold the effect of those rows without its
-write-ahead log, which is folded after some quiet seconds. After a reader has crashed, nothing is
-deleted until the next reader has checked the disk. In the inbox file the writer notes the newest
-LAST_COMMIT that it saw: a database that later has an older LAST_COMMIT has lost commits.
+The writer deletes only rows that the database, polled on a read-only connection, reports as read.
+The database's file must hold their effect without its write-ahead log, which is folded after some
+quiet seconds. After a reader has crashed, nothing is deleted until the next reader has checked the
+disk. In the inbox file the writer notes the newest LAST_COMMIT that it saw; a database with an
+older one has lost commits.
+
+Leaves out: reading.
 """
 
 import asyncio
@@ -29,27 +31,26 @@ LOOK_S: Final = 0.1
 """Seconds between two checks of how far the inbox has been read."""
 
 LOOK_SHARED_S: Final = 1.0
-"""LOOK_S on PostgreSQL, where nothing is deleted here and only the backlog is counted."""
+"""LOOK_S on PostgreSQL, where this only counts the backlog."""
 
 IDLE_S: Final = 1.0
-"""Seconds after which read rows are deleted even if no delivery arrives to delete them with."""
+"""Seconds after which read rows are deleted even without a delivery to delete them with."""
 
 NOTE_S: Final = 1.0
-"""Seconds between two notes of LAST_COMMIT if no delivery arrives to write them with."""
+"""Seconds between two notes of LAST_COMMIT without a delivery to write them with."""
 
 QUIET_S: Final = 5.0
-"""Seconds without a commit after which the database's log is folded, or folding is tried again."""
+"""Seconds without a commit after which the database's log is folded, or tried again."""
 
 ROOM_TIMES: Final = 3
-"""Factor: each unread byte may still need this many bytes in the log, the database and its
-indexes."""
+"""Factor: bytes that each unread byte may still need in the log, the database and its indexes."""
 
 ROOM_FLOOR: Final = 4_096
 """Least bytes that an unread record still needs, for its rows, its leaf and its order's ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Most bytes of rows that are deleted while a new row is written, or the new row's size if that is
-larger. Deleted rows are overwritten while a sender waits."""
+"""Most bytes of rows deleted while a row is written, or the row's size if larger: a sender waits
+while deleted rows are overwritten."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 """Like DELETED_BYTES, for a transaction that nobody waits for."""
@@ -69,9 +70,9 @@ class InboxWriter:
     ) -> None:
         """Prepare a writer. It does not know yet how many rows are stored.
 
-        database   writer of the main database, whose files are checked as the inbox file is
+        database   writer of the main database, whose files are checked like the inbox file
         shared     whether the database is PostgreSQL, where the reader deletes the rows
-        max_bytes  limit of unread bytes; beyond this limit no delivery is accepted
+        max_bytes  limit of unread bytes, beyond which no delivery is accepted
         """
         self.writer = writer
         self._database = database
@@ -119,9 +120,10 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Wait until a row with these items is durable and the database that will read it still
-        exists. Raises the errors of `Writer.commit`, and StoreUnavailable while too many bytes are
-        unread."""
+        """Wait until a row with these items is durable and the main database still exists.
+
+        Raises the errors of `Writer.commit`, and StoreUnavailable while too many bytes are unread.
+        """
         if self.size > self._max_bytes:
             raise StoreUnavailable(
                 f"more than {counted(self._max_bytes, 'byte')} of deliveries are unread "
@@ -165,8 +167,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows are deleted next; None if no row may be deleted. The
-        deleted rows have at most `size` bytes together, unless a single row has more."""
+        """Return the number up to which rows are deleted next, at most `size` bytes or one row;
+        None if none may be."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -227,8 +229,8 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete all traces of read rows, in the file and in its log. Delete the rows up to the
-        number that an erasure has requested."""
+        """Delete all traces of read rows in the file and its log, up to the number that an erasure
+        requested."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got
@@ -240,15 +242,15 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Note, as the service ends, that the database's log was lost. The noted commit is newer
-        than any in the database, so the next start finds a gap."""
+        """Note, as the service ends, that the database's log was lost: a commit newer than any, so
+        that the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Store the number of the database's last commit in the file. If there was no commit for
-        QUIET_S, write the database's log into the database file."""
+        """Store the database's last commit in the file. After QUIET_S without one, fold the
+        database's log."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now
@@ -268,7 +270,6 @@ def _keep(
     deleted: int | None,
     last_commit: int | None,
 ) -> tuple[int, int]:
-    """Insert a row, delete rows, and note LAST_COMMIT. Return the new row's number and size."""
     if deleted is not None:
         inbox_store.delete_up_to(connection, deleted)
     if last_commit is not None:

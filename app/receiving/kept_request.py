@@ -1,5 +1,5 @@
-"""Rebuilds the request that brought a stored delivery, so that it can be sent on, and limits how
-many numbers and bodies a person sees alone.
+"""Rebuilds the request that brought a stored delivery, to be sent on. Limits how many numbers and
+bodies a person sees alone.
 
 Leaves out: sending, and whether the request was genuine.
 """
@@ -22,16 +22,15 @@ from reconcile.instants import HOUR
 
 
 class Kept(NamedTuple):
-    """A request, and the names of its headers whose values were not stored, such as credentials."""
+    """Request, and the names of its headers whose values were not stored, such as credentials."""
 
     request: Recorded
     left_out: list[str]
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for a delivery that cannot be shown. Either no delivery has this id, or the
-    caller must not see the delivery. The text is equal in both cases, so that the caller cannot
-    tell which one applies."""
+    """Return the error for a delivery that does not exist or must not be seen. The text is equal,
+    so that it does not tell which."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -44,12 +43,11 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError if a person would see more phone numbers within SHOWN_WITHIN than is
-    allowed.
+    """Raise UsageError if a person would see more phone numbers within SHOWN_WITHIN than allowed.
 
-    A body, or a bundle with everything, counts as one number. Numbers shown for an approved
-    proposal do not count. The owner of the machine has no limit, because the owner can read the
-    database anyway.
+    A body, or a bundle with everything, counts as one number. Numbers of an approved proposal do
+    not count. The owner of the machine has no limit, because the owner can read the database
+    anyway.
     """
     if not proved(who):
         return
@@ -67,12 +65,11 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery, to be sent on. The audit trail records which
-    person sends the request, and to which address.
+    """Return the request that brought a delivery, to be sent on. The audit trail records person and
+    address.
 
-    Raises NotFoundError if there is no such delivery. Raises UsageError if the delivery's body is
-    restricted or was not stored whole. Raises UsageError if the caller may not see bodies, or has
-    seen too many bodies this hour.
+    Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
+    or not stored whole, or the caller may not see it or has seen too many.
 
     to  address to which the person sends the request
     """

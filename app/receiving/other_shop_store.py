@@ -1,10 +1,11 @@
 """Holds orders whose payment may belong to another shop on the same provider account.
 
-If only the order number links a payment to an order, and the payment exceeds the price, the number
-may be another shop's. That is likely if the account also brings payments for orders that nobody
-placed. The order is then held until a person releases it. This is judged once, when the reader
-reads the payment, from the data stored at that time. It is judged only in live, and only if an
-order needs the shop's own price.
+If only the order number links a payment that exceeds the price, the number may be another shop's.
+That is likely if the account also brings payments for orders that nobody placed. The order is then
+held until a person releases it. The reader judges this once, from the data stored when it reads the
+payment, only in live, and only if an order needs the shop's own price.
+
+Leaves out: the release.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,7 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of latest events of all sources that are searched for a payment of an order that nobody
-placed."""
+"""Latest events of all sources that are searched for a payment of an order that nobody placed."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "

@@ -1,7 +1,7 @@
-"""Orders by phone number, found through keyed digests. The numbers themselves are not stored here.
+"""Orders by phone number, found through keyed digests. Leaves out: the numbers themselves.
 
-A digest points to an order, or to the delivery of an event that names no order. Such an event may
-be linked to an order later.
+A digest points to an order, or to the delivery of an event that names no order, which may be linked
+to one later.
 """
 
 from collections.abc import Iterable
@@ -15,19 +15,17 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""(digest, kind, thing, when it was first noted). The kind is `order`, `delivery` or RECIPIENT. The
-thing is the reference or id of what the kind says."""
+"""(digest, kind, thing, when it was first noted). The kind is `order`, `delivery` or RECIPIENT; the
+thing is its reference or id."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on who received a payment in a statement. The note's thing is `stm:` and the
-payment."""
+"""Kind of a note on who received a payment in a statement. Its thing is `stm:` and the payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""SQL that selects notes through their index. Retention runs this for every order that it
-deletes."""
+"""SQL that selects notes through their index, for every order that retention deletes."""
 
 KEY: Final = "phone key"
-"""Name of the database's fact that holds the name of its key."""
+"""Fact of the database: name of its key."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 
@@ -42,14 +40,14 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return a note that links the digest of a customer's phone number with the order. If no order
-    is known, the note links the digest with the delivery."""
+    """Return a note that links a phone number's digest with the order, or with the delivery if no
+    order is known."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
 
 def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
-    """Store notes. Notes that are already stored stay unchanged."""
+    """Store notes, except those already stored."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
         insert_rows(
@@ -68,8 +66,7 @@ async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: 
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return deliveries that name the phone number with this digest, and whose events named no
-    order when they arrived."""
+    """Return deliveries with this phone digest whose events named no order on arrival."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -78,8 +75,8 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Return a note that stores the recipient's phone digest for a payment in a statement. Nobody
-    can use the note without the phone key."""
+    """Return a note of the recipient's phone digest for a payment in a statement. It is useless
+    without the phone key."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
@@ -101,7 +98,7 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """For each payment to a person, return the orders with the phone number of that person."""
+    """Return the orders with the phone number of each payment's recipient."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -130,26 +127,23 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Store the name of this key as the key in use, unless the database already has a key in use.
-    Return whether this key is now in use. The result is False if another host started earlier with
-    another key."""
+    """Store this key's name as the key in use, if there is none yet. Return whether it is now in
+    use; False if another host was first."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses a key other than the key with this name.
+    """Return whether the database uses another key than the one with this name.
 
-    used  name of the key in use (`key_in_use`). If it is None, the result says whether digests of
-          other keys are stored
+    used  name of the key in use (`key_in_use`); if None, digests of other keys count
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
-    """Return whether the database has digests that were made with another key than the key with
-    this name."""
+    """Return whether the database has digests made with another key."""
     # One key's digests are adjacent, so two index lookups show whether there are others.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (
@@ -195,8 +189,7 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete the digests that were made with other keys than this key. No search can find these
-    digests any more."""
+    """Delete the digests made with other keys, which no search can find any more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

@@ -9,12 +9,13 @@
 A repeat is harmless: a row that was not committed is still in the inbox. A delivery that cannot be
 read is stored as `unreadable`; no accepted delivery is dropped.
 
-Rows on which two readers ended, or which the database refuses, become suspects: each of their
-records is read alone, under its own claim. A suspect that has failed three times is set aside,
-stored and reported, and its orders are held if they are known. The other rows are read as usual. An
-ended reader is noticed by its claims. On SQLite there are no claims, because the only reader does
-not write the file: each reader counts its start, any append resets the count, and the next reader
-sees the count.
+Rows on which two readers ended, or which the database refuses, become suspects: each record is read
+alone, under its own claim. A suspect that has failed three times is set aside, stored and reported,
+and its known orders are held.
+
+An ended reader is noticed by its claims. SQLite has no claims, because its only reader does not
+write the file. Instead each reader counts its start, any append resets the count, and the next
+reader sees it.
 """
 
 import asyncio
@@ -45,12 +46,11 @@ _log_delivery = LogLine(
 
 AT_ONCE: Final = 512
 """Records appended in one transaction: about 15 ms on an idle machine, ten times that on a busy
-one. Fewer records are appended while another process waits for the transaction, for example for a
-`PUT`: see `Pace`."""
+one. While another process waits for the transaction, fewer: see `Pace`."""
 
 AT_ONCE_SHARED: Final = 1_024
-"""AT_ONCE on PostgreSQL, where several readers append one after the other and each commit may wait
-10 ms for a standby. A `PUT` waits about 50 ms for each reader that is ahead of it."""
+"""AT_ONCE on PostgreSQL, where readers append one after the other and each commit may wait 10 ms
+for a standby. A `PUT` waits about 50 ms for each reader ahead of it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Most bytes of bodies appended in one transaction, which writes them once more."""
@@ -62,28 +62,26 @@ LOOK_SHARED_S: Final = 0.05
 """LOOK_S on PostgreSQL, where receivers on other machines fill the inbox without a signal."""
 
 TURN_S: Final = 0.5
-"""Seconds between two tries to become the only reader, on SQLite."""
+"""Seconds between two tries to become the only reader on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds of pause if the store could not append rows that were read, because the disk is full or
-the database is busy."""
+"""Seconds of pause if the store could not append, because the disk is full or the database busy."""
 
 LEFT_S: Final = 60.0
-"""Seconds between checks for orders that another reader has left held, on a database with several
-readers."""
+"""Seconds between checks for orders that another reader left held, if there are several."""
 
 BEAT_S: Final = 5.0
-"""Seconds between heartbeats while nothing is to be read, on a database of several processes."""
+"""Seconds between heartbeats while nothing is to be read, if there are several processes."""
 
 
 class Holding(NamedTuple):
     """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of     function that returns the orders that arrivals mention
-    hold          function that sets the delivery aside and holds these orders
-    release       function that releases these orders once the delivery was read. It keeps an order
-                  held if another delivery that is set aside mentions the order
-    release_left  function that releases orders that a reader left held when it ended early
+    orders_of     return the orders that arrivals mention
+    hold          set the delivery aside and hold these orders
+    release       release these orders once it was read, unless another set-aside delivery mentions
+                  them
+    release_left  release orders that a dead reader left held
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -94,9 +92,8 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Everything needed to read the inbox. Includes the configured sources, the functions that hold
-    orders of unreadable deliveries, the failures to append, and the claims of this reader and of
-    others."""
+    """Everything needed to read the inbox: sources, holds, failed appends, and the readers'
+    claims."""
 
     context: AppContext
     inbox: Inbox
@@ -108,8 +105,8 @@ class ReaderContext:
 
 
 class Reader:
-    """Reads the inbox until it is stopped. Readiness checks `alive`. On SQLite only one process
-    reads at a time; on PostgreSQL several readers may run."""
+    """Reader of the inbox until stopped. Readiness checks `alive`. Only one reads at a time on
+    SQLite, several on PostgreSQL."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.
@@ -133,7 +130,7 @@ class Reader:
     def stop(self, *, drain: bool = True) -> None:
         """Stop the reader.
 
-        drain  whether to stop only when the inbox is empty or cannot be read; otherwise stop now
+        drain  whether to stop only when the inbox is empty or unreadable
         """
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
@@ -171,9 +168,11 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all unread rows in the table of the database, such as rows from a backup. Do not
-        read the inbox file. Call this only while no service runs on the database. Raises
-        StoreUnavailable."""
+        """Read all rows in the database's own table, such as rows from a backup, but not the inbox
+        file.
+
+        Call this only while no service runs on the database. Raises StoreUnavailable.
+        """
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
             pass
@@ -187,7 +186,7 @@ class Reader:
                 return
 
     async def _round(self) -> int:
-        """Read once: one suspect or the next rows. Return how many were found."""
+        """Read one suspect, or else the next rows. Return how many were found."""
         if not self._began:
             await self._begin()
         await self._beat()
@@ -214,8 +213,8 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Record that the reader ended normally. The rows that it has claimed and not read then do
-        not become suspects."""
+        """Record that the reader ended normally, so that its claimed rows do not become
+        suspects."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -230,8 +229,7 @@ class Reader:
             self._seen_at = now
 
     async def _read_suspect(self) -> int:
-        """Read one suspect in a transaction of its own, unless another reader has claimed the
-        suspect."""
+        """Read one suspect in a transaction of its own, unless another reader has claimed it."""
         heads = await self._database.on_snapshot(claim_store.heads_of_suspects)
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:
@@ -276,8 +274,8 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Read the next rows and append them. Return the number of rows. With `brought`, read only rows
-    in the database itself."""
+    """Read the next rows and append them. Return their number. With `brought`, read only rows in
+    the database itself."""
     inbox, writer = reading.inbox, reading.context.database.writer
     drained = reading.context.signals.drained
     pace = pace or _pace(reading.context.database)
@@ -322,8 +320,8 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows to read. If the inbox was empty so far, first check on a snapshot whether there
-    are unclaimed rows. So nothing is written while there is nothing to read."""
+    """Claim rows to read. If the inbox was empty so far, look at a snapshot first, so that nothing
+    is written for nothing."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):
@@ -353,7 +351,7 @@ async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
 def _ready(
     reading: ReaderContext, row: inbox_store.Unread | inbox_store.Suspect, items: Sequence[Item]
 ) -> Ready:
-    """Return the arrivals and rejections of one row, ready to be appended."""
+    """Return one row's arrivals and rejections, ready to be appended."""
     arrivals: list[Arrival] = []
     for item in items:
         if isinstance(item, Received):

@@ -1,9 +1,9 @@
-"""Path of a delivery from the socket's bytes to a durable row of the inbox. This path never folds
-or makes requests; events are interpreted afterwards.
+"""Path of a delivery from the socket's bytes to a durable row of the inbox. Leaves out: folding,
+requests, and reading events.
 
-1 source      4 age           6 inbox: committed together with many others
-2 size        5 account and   7 acknowledgement
-3 signature     environment
+    1 source      4 age           6 inbox: committed together with many others
+    2 size        5 account and   7 acknowledgement
+    3 signature     environment
 
 Each step either continues or ends in a verdict. A rejection is stored in the ring, with its reason
 and its bytes up to a limit. A signed request that cannot be read is stored whole and acknowledged.
@@ -30,16 +30,15 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Status codes of rejections. All other rejections get 401, which does not say whether the
-signature or the age was wrong."""
+"""Status codes of rejections. All others get 401, which does not tell a wrong signature from a
+wrong age."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Most values of an unsigned body. A callback has a few kilobytes and some dozens of values, and
-anyone can send one."""
+"""Most values of an unsigned body. A callback has some dozens, and anyone can send one."""
 
 RETRY_AFTER_S: Final = 5
 """Seconds for Retry-After with a 503: a restart is usually over by then."""
@@ -60,12 +59,11 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Log of the reasons for 503 answers. A reason is logged at once, then once a minute, and once
-    more when the problem is over.
+    """Log of the reasons for 503 answers: at once, then once a minute, and once more when the
+    problem is over.
 
-    The problem is over when no delivery was refused for RETRY_AFTER_S, the time that senders are
-    asked to wait. So a few refusals among many deliveries, as from a full queue, count as one
-    problem.
+    It is over when no delivery was refused for RETRY_AFTER_S, the time that senders are asked to
+    wait. So scattered refusals, as from a full queue, count as one problem.
     """
 
     def __init__(self) -> None:
@@ -88,20 +86,19 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Least length in characters of a source's secret address. An unknown address of this length may be
-a mistyped or retired one."""
+"""Least characters of a source's secret address. An unknown address of this length may be a
+mistyped or retired one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
     """Everything needed to receive deliveries.
 
-    rejected_body_bytes  largest number of bytes that are stored of one refused body, if
-                         `rejection_rate` allows it
-    unsigned             allowances for unsigned requests. They are limited because each one is
-                         written, and leads to a question to its provider
-    ages                 counts of deliveries that were refused for their age. An accepted delivery
-                         resets the counts of its source
+    rejected_body_bytes  most bytes stored of one refused body, if `rejection_rate` allows it
+    unsigned             allowances for unsigned requests, because each is written and leads to a
+                         question to its provider
+    ages                 counts of deliveries refused for their age, reset by an accepted one of the
+                         source
     """
 
     sources: Mapping[str, Source]
@@ -124,9 +121,11 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the name of the source that now accepts deliveries at an address with this last
-        path segment. If no source does, return the segment itself. But return UNSHOWN if the
-        segment may be part of a secret address, or is the name of a source."""
+        """Return the source that accepts deliveries at this last path segment, else the segment
+        itself.
+
+        Return UNSHOWN if the segment may be part of a secret address, or is the name of a source.
+        """
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name
@@ -136,8 +135,8 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return the private headers of all sources. A token of one source may arrive in a private
-        header of another source."""
+        """Return the private headers of all sources, because a token may arrive in another source's
+        header."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
@@ -168,8 +167,8 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Run steps 1 to 5, which the module's docstring lists. Return a delivery to store, a
-    rejection, or an answer to a request that is not stored."""
+    """Run steps 1 to 5 of the module's docstring. Return a delivery to store, a rejection, or an
+    answer to a request that is not stored."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)
@@ -207,12 +206,10 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
 
 
 def _is_long(body: bytes) -> bool:
-    """Return whether an unsigned body is too long. No genuine callback is as long."""
     return len(body) > MAX_UNSIGNED_BYTES or body.count(b",") >= MAX_UNSIGNED_VALUES
 
 
 def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> ReceiverAnswer:
-    """Return the answer to a delivery that has been durably committed."""
     receiver.unstored.over()
     source = receiver.sources[incoming.source]
     reply = source.acknowledge(incoming)
@@ -222,14 +219,14 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer after storing failed. The delivery may have been stored nevertheless; a
-    resent copy is then a duplicate."""
+    """Return the answer after storing failed. If the delivery was stored nevertheless, a resent
+    copy is a duplicate."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
 
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> ReceiverAnswer:
-    """Store a rejection and return its answer. The answer is the same even if storing fails."""
+    """Store a rejection and return its answer, which is the same even if storing fails."""
     verdict, problem, received_at, delivery_id = refusal
     decided = receiver.rejection_rate.decide(incoming.address)
     if decided == "too_many":
@@ -294,5 +291,5 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
 
 
 def _shown_source(name: str) -> str:
-    """Shorten a name from the path, and make it printable, so that it can be stored."""
+    """Return a name from the path, shortened and printable, to be stored."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

@@ -1,5 +1,7 @@
-"""Ring of refused arrivals, stored with their reason and bytes. Its size is limited so that a flood
-can never fill the disk; the oldest arrivals are deleted first."""
+"""Ring of refused arrivals, stored with their reason and bytes. Leaves out judging them.
+
+Its size is limited, so that a flood can never fill the disk; the oldest are deleted first.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,16 +36,16 @@ _ROW_OVERHEAD = 400
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests of an unsigned source beyond its allowance. They are counted but not in the
-ring, where they would push out rejections that can be judged again."""
+"""Verdict on requests of an unsigned source beyond its allowance. They are only counted: in the
+ring they would push out rejections that can be judged again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival. It can also stand for several refused arrivals, which are only counted.
+    """One refused arrival, or several that are only counted.
 
     `body` is truncated to the stored length. `size` and `digest` cover the whole body as read. A
-    body that is too large is not read, and counts as empty.
+    too large body is not read, and counts as empty.
     """
 
     delivery_id: str
@@ -59,9 +61,9 @@ class Rejection:
 
 
 class RejectionRing:
-    """Limited store of rejections. If it exceeds a limit, the oldest rejections are deleted.
+    """Limited store of rejections, from which the oldest are deleted.
 
-    On SQLite no other process writes rejections, so the stored rejections are counted only once.
+    On SQLite no other process writes rejections, so the stored ones are counted only once.
     """
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
@@ -80,7 +82,7 @@ class RejectionRing:
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
     def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
-        """Insert rejections, then delete the oldest if the ring exceeds a limit."""
+        """Insert rejections, then delete the oldest beyond a limit."""
         if connection.dialect != "sqlite":  # other processes write to it, too
             take_lock(connection, REFUSING)
             self._count_kept(connection)
@@ -123,8 +125,7 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest arrival of a rejection, if that arrival is in the future. Otherwise return
-    `now`."""
+    """Return the latest arrival of a rejection in the future, else `now`."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -133,7 +134,7 @@ def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def redate_rejections(connection: PlainConnection, now: Instant) -> int:
-    """Set the arrival of rejections that are dated in the future to now. Return how many."""
+    """Date rejections from the future to now. Return how many."""
     take_lock(connection, REFUSING)
     rows = connection.ask(
         "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
@@ -171,8 +172,8 @@ async def kept_rejections(
 
 
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Delete rejections whose arrivals are stored in this transaction. Return the ids that were
-    still in the ring."""
+    """Return the bytes that count toward the ring's limit. A Latin-1 character takes up to two in
+    UTF-8."""
     # Taken before any row lock, like in the reader, which may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)

@@ -1,12 +1,12 @@
-"""Alarm about a wrong clock, when genuine deliveries are refused for their age and none is
-accepted.
+"""Alarm about a wrong clock, if genuine deliveries are refused for their age and none is accepted.
 
-Age is judged only after the signature was found right, so the sender knows the secret. Then either
-the two clocks differ, or an old request was sent again.
+Age is judged after the signature, so the sender knows the secret. Then either the two clocks
+differ, or an old request was sent again.
 
-The receiver keeps its judgements in memory, in the order in which it made them. Stored times show
-no order while the clock is in doubt: after the clock was set back, deliveries that were accepted
-earlier have the same times as deliveries refused now. Also, each receiver has its own clock.
+The receiver keeps its judgements in memory, in their order. Stored times show no order while the
+clock is in doubt, and each receiver has its own clock.
+
+Also the allowances for storing rejections.
 """
 
 import ipaddress
@@ -23,17 +23,16 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Number of latest addresses that are remembered, about 1 MiB. A forgotten address gets a full
-allowance again, which is why there is also a shared allowance for all addresses."""
+"""Latest addresses that are remembered, about 1 MiB. A forgotten address regains its full
+allowance, so there is a shared one, too."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""Decision about one rejection. kept: written and logged; counted: only counted; too_many: this
-address must wait."""
+"""Decision about one rejection: write and log it (kept), only count it, or make its address wait
+(too_many)."""
 
 
 class Allowance:
-    """Allowance that refills at a constant rate per minute. It never holds more than the amount for
-    one minute."""
+    """Allowance that refills at a constant rate, up to the amount for one minute."""
 
     __slots__ = ("_at", "_left", "_per_minute")
 
@@ -43,8 +42,8 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Use up an amount of the allowance if that much is left. Return whether it was. `now` is
-        in seconds."""
+        """Use up an amount of the allowance, and return whether that much was left. `now` is in
+        seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -59,11 +58,6 @@ class RejectionRate:
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Set how many rejections may be stored in a minute.
-
-        in_all       limit for all addresses together
-        per_address  limit for each address
-        """
         self._clock = clock
         self._per_address = per_address
         self._all = Allowance(in_all, clock())
@@ -88,9 +82,11 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses. For IPv4 it is the address itself. For
-    IPv6 it is the /64 network, which belongs to one subscriber. A proxy may pass on texts that are
-    not addresses; all such texts share one allowance."""
+    """Return the network whose allowance an address uses: the IPv4 address, or the /64 network of
+    IPv6, which is one subscriber's.
+
+    A proxy may pass on texts that are no addresses; they share one allowance.
+    """
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
     try:
@@ -102,8 +98,8 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of lanes between which questions alternate. It is so small that a stored lane identifies
-nobody: about a million IPv4 addresses share each lane."""
+"""Number of lanes between which questions alternate: so few that a stored lane identifies nobody
+among a million IPv4 addresses."""
 
 
 def lane_of(address: str) -> int:
@@ -113,8 +109,8 @@ def lane_of(address: str) -> int:
 
 @lru_cache(maxsize=1_024)  # called for each delivery; most come from few addresses
 def kind_of(address: str) -> str:
-    """Return the kind of an address: `loopback`, `private` or `public`. Return `none` for a text
-    that is not an address, such as a Unix socket's."""
+    """Return the kind of an address: `loopback`, `private` or `public`; `none` for other texts,
+    such as a Unix socket's."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -128,19 +124,18 @@ AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 """Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""Time for which a refusal counts. A provider has usually sent a refused delivery again by then,
-and older refusals say little about the present clock."""
+"""Time for which a refusal counts. Providers send again by then, and older refusals say little
+about the present clock."""
 
 REFUSALS: Final = 3
-"""Least number of refusals of one source, with no accepted delivery in between, that raises the
-alarm. Fewer deliveries may simply be late."""
+"""Least refusals of one source, without an accepted delivery between them, that raise the alarm.
+Fewer may simply be late."""
 
 BODIES: Final = 2
-"""Least number of different bodies among these refusals, because replays of one request prove
-nothing."""
+"""Least different bodies among these refusals, because replays of one request prove nothing."""
 
 KEPT: Final = 100
-"""Number of bodies that are remembered for each source, the most recently refused first."""
+"""Bodies remembered for each source, the most recently refused."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,8 +153,8 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Deliveries that one receiver refused because of their age, by source. When the receiver
-    accepts a delivery of a source, the source's refusals are cleared.
+    """Deliveries that one receiver refused for their age, by source, until it accepts one of the
+    source.
 
     Only configured sources are included, so the memory is limited.
     """

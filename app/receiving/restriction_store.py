@@ -1,4 +1,4 @@
-"""Stored restrictions: data that an erasure may not empty yet."""
+"""Stored restrictions: data that an erasure may not delete yet. Leaves out when they end."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -47,8 +47,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Upsert that keeps the first `since` if a thing is restricted again. So repeating a journal line
-after a restore changes nothing."""
+"""Upsert that keeps the first `since` of a thing, so that repeating a journal line after a restore
+changes nothing."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -69,8 +69,8 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return every restriction that concerns one of these deliveries, its body or its order. Each
-    comes with the id of the delivery."""
+    """Return the restrictions of these deliveries, their bodies or their orders, with the
+    delivery's id."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)
@@ -89,8 +89,7 @@ def due_restrictions(
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restrictions, the next end of a period, and the next time to judge
-    one."""
+    """Return the number of restrictions, the next end of a period, and when to judge the next."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 
@@ -113,7 +112,7 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that this erasure restricted because the order's data are still needed.
-    Return None if there is none."""
+    """Return one order that this erasure restricted because its data are still needed; None if
+    there is none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

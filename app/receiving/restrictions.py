@@ -1,4 +1,4 @@
-"""Restricted data: an erasure may not empty it yet, and it is kept only for finance and claims.
+"""Restricted data: an erasure may not delete it yet, and it is kept only for finance and claims.
 
 A restriction is stored with the erasure that created it, and ends by itself
 (`app/privacy/pending_erasures.py`). Leaves out: when data must be kept (`erase_rules`).
@@ -21,8 +21,8 @@ Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
 """Kinds of restricted things.
 
 order       an order by its reference, with all that belongs to it
-delivery    a delivery without an order, or a refused one; `whole`: body of the request that brought
-            one
+delivery    a delivery without an order, or a refused one
+whole       body of a request that brought several deliveries
 attachment  a file of another order that names the customer
 bank_line   a version of a bank's line, as `subject.ordinal.since`
 """
@@ -58,8 +58,8 @@ REASONS: Final[Mapping[str, Reason]] = {
 
 
 class RestrictionDocument(TypedDict):
-    """Present only while the customer's data are restricted. An erasure must not delete the data
-    yet, and nobody can find or see them. `until` is null if the restriction ends together with its
+    """Present only while the customer's data are restricted: an erasure must not delete them yet,
+    and nobody can find or see them. `until` is null if the restriction ends together with its
     reason. The fingerprint does not cover this."""
 
     since: InstantText
@@ -72,8 +72,7 @@ class RestrictionDocument(TypedDict):
 class Restriction:
     """One restricted item, such as an order, a delivery or a bank line.
 
-    until  when the restriction ends; None if the end is not known. In that case, a daily check
-           looks whether the reason still exists
+    until  end of the restriction; None if a daily check ends it with its reason
     why    a key of REASONS
     """
 
@@ -109,8 +108,7 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return a mapping from each restricted delivery to its restriction, or to the restriction of
-    its order."""
+    """Return the restriction of each restricted delivery, or of its order."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

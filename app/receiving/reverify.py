@@ -1,12 +1,11 @@
 """Judges stored rejections again, as of their arrival, after a secret, a profile or the clock was
 corrected.
 
-The clock that dated an arrival may have been wrong. It may have been ahead by as much as clocks
-differ, or for longer since an instant that was noted when the clock was put right. It may also have
-been behind, so that the rejection arrived at any instant until now. A rejection is genuine if it is
-valid at one of these instants: a replay has no second effect. A rejection that proves genuine
-becomes a delivery with its own id and time of arrival, in the transaction that deletes the
-rejection from the ring. All other rejections stay in the ring.
+The clock that dated an arrival may have been wrong. It was ahead by the usual difference of clocks,
+or since a noted instant; or it was behind, so that the arrival was any instant until now. A
+rejection is genuine if it is valid at one of these instants, because a replay has no second effect.
+It then becomes a delivery with its own id and arrival, in the transaction that deletes it from the
+ring. All others stay.
 """
 
 import asyncio
@@ -38,17 +37,17 @@ AT_ONCE: Final = 100
 """Rejections that are judged together."""
 
 FIRST_ACCEPTED: Final = 20
-"""Number of accepted rejections that are written in the first transaction."""
+"""Accepted rejections written in the first transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Reverified:
     """Result of a pass over refused deliveries.
 
-    judged    number of rejections that were judged
+    judged    rejections that were judged
     accepted  (delivery, verdict) of each rejection that became a delivery
-    refused   number of rejections that are still refused, by their present reason
-    cut       number of rejections that cannot be judged, because too little of them was stored
+    refused   rejections that are still refused, by their present reason
+    cut       rejections of which too little was stored to judge
     """
 
     judged: int = 0
@@ -112,7 +111,6 @@ async def _pass(
 
 
 async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
-    """Yield all stored rejections, in the order of their ids."""
     after = ""
     while True:
         async with context.database.reading() as connection:
@@ -124,8 +122,7 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
 
 
 async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
-    """Return the time spans during which the clock of this machine was ahead, as the audit trail
-    says."""
+    """Return the time spans in which this machine's clock was ahead, by the audit trail."""
     async with context.database.reading() as connection:
         entries = await acts_since(
             connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]
@@ -138,8 +135,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return the result that a pass would have now, without changing anything. Each delivery that
-    would be accepted is listed with its old verdict."""
+    """Return the result of a pass now, without changing anything. Deliveries to accept have their
+    old verdict."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -162,8 +159,7 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Count stored rejections that would be accepted now and that arrived from `since` on and
-    before `until`. Nothing is changed."""
+    """Count stored rejections from `since` to before `until` that would be accepted now."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -201,11 +197,10 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a stored rejection again, with the present sources and rules. The delivery counts as
-    received at its arrival time. If the clock may have been wrong at that time, other arrival times
-    are tried, too. Return None if the body was stored only in part.
+    """Judge a rejection as of its arrival, by the present sources and rules; None if its body was
+    stored in part.
 
-    spans  time spans during which the clock was ahead
+    spans  times in which the clock was ahead, so that other arrivals are tried, too
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
@@ -242,9 +237,11 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be refused at an instant. If only its timestamp is refused, search
-    within the bounds for an instant at which the timestamp is valid. The search is a bisection,
-    because only the verifier can read the timestamp."""
+    """Return why a request would be refused at an instant.
+
+    If only its timestamp is, bisect the bounds for an instant at which it is valid, because only
+    the verifier can read it.
+    """
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -2,8 +2,8 @@
 
     counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
 
-`doctor`, the page Setting up and readiness show the same states. The states are judged by the
-deliveries that arrived, not by the settings.
+`doctor`, the page Setting up and readiness show these states. Leaves out: the settings; only what
+arrived is judged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,12 +42,11 @@ LOOKED_AT: Final = 200
 """Latest deliveries of a source that are searched for payments."""
 
 PAYMENTS: Final = 20
-"""Latest payment events among these deliveries that are judged. One payment is not enough, because
-it may have no order."""
+"""Latest payment events among these deliveries that are judged. One may have no order by chance."""
 
 EXPLAINED: Final = 3
-"""Latest refused deliveries of a source for which the signature doctor tries hundreds of mistakes.
-There are several, because one may be a stranger's."""
+"""Latest refused deliveries of a source that the signature doctor tries hundreds of mistakes on.
+One may be a stranger's."""
 
 
 class SourceStateDocument(TypedDict):
@@ -61,9 +60,8 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since        when the state began: the first refusal for refusing, the first examined delivery
-                 for not_placed and not_ours, the last accepted delivery for quiet; None for any
-                 other state
+    since        first refusal (refusing), first examined delivery (not_placed, not_ours) or last
+                 accepted delivery (quiet); None for any other state
     last         arrival of the last delivery that could be read
     do           instruction for the reader; None if nothing must be done
     explanation  finding of the signature doctor; None if the doctor was not asked
@@ -135,7 +133,7 @@ def judged(
 
     latest    latest deliveries of the source, newest first
     behind    age in seconds of the oldest unread delivery of any source; 0 if all are read
-    not_kept  number of requests in the last day that exceeded an unsigned source's allowance
+    not_kept  requests in the last day beyond an unsigned source's allowance
     gaps      accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
@@ -240,10 +238,10 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states. The state of each refusing source gets an explanation.
+    """Return the source states, with an explanation for each refusing source.
 
-    The signature doctor examines the latest refused delivery. The explanation is the first known
-    mistake that the doctor finds. If the doctor finds none, the explanation says what to check.
+    It is the first known mistake that the signature doctor finds in the latest refused delivery,
+    else what to check.
     """
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

@@ -1,7 +1,7 @@
 """Last deliveries of each source, and later refusals by hour.
 
-The ring of rejections is limited, so junk pushes genuine rejections out of it. These counts are not
-affected.
+The ring of rejections is limited, so junk pushes genuine ones out; these counts stay. Leaves out:
+judging them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Hours for which refusals are counted, each with at most nine rows for a source."""
+"""Hours for which refusals are counted, with at most nine rows a source."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
 """Prefix of counters for when a readable delivery of a source last arrived. The prefix above is for
-accepted deliveries: `last accepted shop`."""
+accepted ones: `last accepted shop`."""
 
 
 class Accepted(NamedTuple):
@@ -53,9 +53,10 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Store when each source's deliveries were last accepted and last read, and count refused
-    deliveries. The caller holds the lock LINKING, so that no other transaction writes these
-    counters."""
+    """Store when each source's deliveries were last accepted and read, and count refusals.
+
+    The caller holds the lock LINKING, so that no other transaction writes these counters.
+    """
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
         names = (ACCEPTED, READ_AT) if is_read else (ACCEPTED,)
@@ -119,8 +120,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set counters of instants to now if their instants are in the future. Do this for the counters
-    of all sources, and for the counter with the name `also`."""
+    """Set all sources' counters of instants, and the counter `also`, to now if they are in the
+    future."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -130,8 +131,8 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return the arrivals of each of these sources. Oversized bodies of an unsigned source do not
-    count, because anyone can send them."""
+    """Return each source's arrivals. An unsigned source's oversized bodies do not count, because
+    anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -186,8 +187,8 @@ def refused_in(
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many unsigned requests of these sources exceeded the allowance in the hours from
-    `since` to `until`. Genuine callbacks may be among them."""
+    """Return how many unsigned requests exceeded the allowance in these hours. Genuine callbacks
+    may be among them."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 
@@ -207,10 +208,10 @@ _REFUSED_IN: Final = _NOT_KEPT_IN.replace("verdict =", "verdict <>")
 class LastEvent(NamedTuple):
     """One of a source's latest deliveries.
 
-    of_payment  whether the event is about a payment and counts without further confirmation
+    of_payment  whether the event is about a payment and needs no confirmation
     placed      whether the event is in an order's ledger
-    others      whether the event belongs to another shop or seller. An event without a seller
-                counts as another seller's if the source requires a seller
+    others      whether it is another shop's or seller's, or names no seller though the source
+                requires one
     """
 
     received_at: Instant

@@ -1,7 +1,7 @@
 """Alarm about accepted deliveries that could not be read.
 
-Leaves out: how they are counted. These deliveries are stored and were answered 200, but no ledger
-includes what they say about money until a person corrects the profile.
+Leaves out: how they are counted. They were stored and answered 200, but no ledger includes them
+until a person corrects the profile.
 """
 
 from collections.abc import Mapping
@@ -12,23 +12,20 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""Age up to which unreadable deliveries are counted. Somebody works at least once a week. Older
-deliveries, such as a dashboard's test event, may never become readable, and people ignore an alarm
-that never ends."""
+"""Age up to which unreadable deliveries are counted. Somebody works once a week, and older ones,
+such as a dashboard's test, may never become readable."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 """WINDOW in words."""
 
 ENOUGH: Final = 1000
-"""Largest count; only the latest deliveries are counted. One mistake in a profile may make all
-deliveries unreadable."""
+"""Largest count. One mistake in a profile may make all deliveries unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:
     """Return the alarm about unreadable deliveries; None if there are none.
 
-    sources  number of unreadable deliveries within WINDOW, by source. Counting ends when the total
-             reaches ENOUGH
+    sources  unreadable deliveries within WINDOW by source, counted up to ENOUGH
     """
     count = sum(sources.values())
     if not count:

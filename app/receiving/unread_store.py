@@ -1,8 +1,9 @@
 """Messages from a provider that could not be read, found by the whole values in them.
 
 A row stays until the message has been read or a person has judged it. A message concerns an order
-if one of its values is the reference of the order, or of one of its payments, sessions, refunds or
-captures. A message from which no value can be read concerns every order without a capture.
+if a value is the reference of the order, or of one of its payments, sessions, refunds or captures.
+A message without readable values concerns every order without a capture. Leaves out: finding the
+values (`unread_values`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,12 +13,11 @@ from app.database.statements import PlainConnection, insert_rows, select_rows
 from reconcile.instants import Instant
 
 NO_VALUE: Final = ""
-"""Marks a message from which no value, or not every value, can be read."""
+"""Marker of a message whose values cannot all be read."""
 
 
 class UnreadMessage(NamedTuple):
-    """One value of a message that could not be read. A message without values has the single value
-    NO_VALUE."""
+    """One value of an unreadable message; NO_VALUE for a message without values."""
 
     value: str
     delivery_id: str
@@ -58,8 +58,8 @@ EMPTIED: Final = (
     "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
     "AND links.source = unread_values.source)"
 )
-"""SQL that deletes the values of messages whose bytes are deleted, except values that name a known
-order. Nobody has read or judged such a message, so answers about that order are still withheld."""
+"""SQL that deletes the values of messages whose bytes are deleted. Values that name a known order
+stay, because answers about it are still withheld."""
 
 
 def any_unread(connection: PlainConnection) -> bool:

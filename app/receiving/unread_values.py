@@ -1,7 +1,7 @@
 """Whole values in a message that could not be read, which may name orders or payments.
 
-Leaves out: to which orders the values belong. The values are found without the rules that the
-message broke: a profile may be wrong, and a body may not even be JSON.
+Leaves out: to which orders they belong. The rules that the message broke are not used: a profile
+may be wrong, and a body may not even be JSON.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Least number of characters of a value that may be a reference. Shorter values, such as `KES`,
-occur in most messages. The member that names the order counts at any length."""
+"""Least characters of a value that may be a reference. Shorter ones, such as `KES`, occur in most
+messages. The order's own member counts at any length."""
 
 MOST_VALUES: Final = 2_000
-"""Most values stored for one message, about 200 kB. An event has a few dozen. A message with more
-values also counts as a message from which no value could be read."""
+"""Most values stored for one message, about 200 kB; an event has a few dozen. A message with more
+counts as unreadable altogether."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL
@@ -35,8 +35,9 @@ _DEEPEST: Final = 3
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that may name an order or a payment. The result is
-    empty if the body is a trial (TRIAL), or if anyone can send requests of the source.
+    """Return the values of an unreadable request that may name an order or a payment.
+
+    Empty for a trial (TRIAL), or if anyone can send requests of the source.
 
     source  configured source of the request; None if it is no longer configured
     item    bytes of one event, if the body has several
@@ -58,8 +59,7 @@ def values_of(
 
 
 def whole_values(body: bytes, url: str) -> Iterator[str]:
-    """Yield every value in a body and in the query of its URL. Each value is complete, not a part
-    of a longer text."""
+    """Yield every complete value in a body and in its URL's query."""
     yield from _of_text(body, depth=_DEEPEST)
     query = url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
     for _, value in parse_pairs(query):

@@ -1,10 +1,9 @@
 """Allowances of the receiver for requests that nobody signs.
 
-Anyone can send such a request, and each request is written and makes us ask its provider. A
-callback that names a session or payment known from the shop or our checkout has its own allowance,
-so that a flood of other requests does not crowd it out. Requests beyond both allowances are
-answered 429 and counted. While requests were refused like this, no answer about an order can say
-that no payment came.
+Anyone can send such a request, and each is written and leads to a question to its provider. A
+callback that names a session or payment known from our side has its own allowance, so that a flood
+does not crowd it out. Requests beyond both allowances are answered 429 and counted. Until then, no
+answer about an order can say that no payment came.
 
 Leaves out: the order in which providers are asked; see `confirmation_store`.
 """
@@ -25,48 +24,46 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Bytes of bodies, headers and addresses that are stored in a minute for requests that name no
-known reference. That is 1,200 callbacks of 1.7 kB, as many as a provider can be asked about in a
-minute."""
+"""Bytes of requests without a known reference that are stored in a minute: 1,200 callbacks of 1.7
+kB, as many as a provider can be asked about."""
 
 PER_REFERENCE: Final = 10
 """Requests a minute that may name one known session or payment. A provider sends one or two; the
-customer, who knows the session, may send any number."""
+customer, who knows the session, any number."""
 
 MAX_REFERENCES: Final = 100_000
 """References remembered, the most recently named ones: about 20 MiB."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Most values of a body that is searched for references. A callback has a few kilobytes and dozens
-of values. Larger bodies use the shared allowance."""
+"""Most values of a body that is searched for references; a callback has dozens. Larger bodies use
+the shared allowance."""
 
 MAX_UNASKED: Final = 100_000
-"""Most events of one source about which its provider was never asked: 83 minutes of questions,
-about 100 MB. While there are more, for example when the provider is unreachable in a flood, only
-requests that name a known session or payment are stored."""
+"""Most events of one source never asked about: 83 minutes of questions, about 100 MB. Beyond it,
+only requests with a known session or payment are stored."""
 
 EVERY_S: Final = 1.0
 """Seconds between two log lines on how many were not stored."""
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Age of the oldest references that a receiver loads when it starts: the time for which one event
-is asked about."""
+"""Age of the oldest references that a receiver loads when it starts: the time for which an event is
+asked about."""
 
 LOOK_BACK: Final[Duration] = MINUTE
 """Overlap of two lookups. Records do not commit in the order of their ids, so one may appear
 late."""
 
 LOOK_S: Final = 1.0
-"""Seconds between lookups of references. This is shorter than typing a PIN takes, and a flood
-stores at most 40 MiB meanwhile."""
+"""Seconds between lookups of references: shorter than typing a PIN, and a flood stores at most 40
+MiB meanwhile."""
 
 
 class UnsignedAllowance:
-    """Allowances of one receiver for unsigned requests. Times come from a monotonic clock.
+    """Allowances of one receiver for unsigned requests, by a monotonic clock.
 
-    rate  allowance of all addresses together, and allowance of each address
+    rate  allowances of all addresses together and of each
     """
 
     def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
@@ -85,12 +82,11 @@ class UnsignedAllowance:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set which sources have too many waiting requests. A request from such a source is stored
-        only if it names a known reference."""
+        """Set which sources have too many waiting requests, and accept only known references."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
-        """Return whether to store a request. If it is stored, use up its allowance."""
+        """Return whether to store a request, and use up its allowance."""
         now = self._clock()
         size = len(incoming.body) + len(incoming.url)
         size += sum(len(name) + len(value) for name, value in incoming.headers)
@@ -115,8 +111,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests of a source were not stored since the last log line about it.
-        Return 0 if that line is younger than EVERY_S."""
+        """Return how many requests of a source were not stored since the last log line; 0 within
+        EVERY_S of it."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

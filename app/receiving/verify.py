@@ -1,9 +1,8 @@
-"""Steps 3 to 5 of a delivery's path (`receive.py`), which verify signature, age, account and
-environment. Also reads stored deliveries.
+"""Steps 3 to 5 of a delivery's path (`receive.py`): verify signature, age, account and environment.
+Also reads stored deliveries.
 
-A new request is verified here, and so is a stored request that is judged again. Nothing is stored
-here. The receiver only asks whether a request is refused. The request's content is read later from
-the stored bytes.
+New requests are verified here, and stored ones that are judged again. The receiver only asks
+whether a request is refused; the content is read later from the stored bytes. Leaves out: storing.
 """
 
 import hashlib
@@ -32,9 +31,8 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Return why a request is refused. Return None if the request is genuine, recent, and for this
-    source's account and this environment. Return a ProviderReply for a handshake, which is not
-    stored.
+    """Return why a request is refused; None if it is genuine, recent, and for this source's account
+    and environment. Return a ProviderReply for a handshake, which is not stored.
 
     now  when the request arrived
     """
@@ -61,11 +59,10 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in order. If an event cannot be
-    read, its arrival has the reason instead.
+    """Return an arrival for each event of an accepted request, in order, with the reason if it
+    cannot be read.
 
-    This function never refuses a request that was accepted. The profile or the sources may have
-    changed since then. A request that no longer fits them counts as unreadable.
+    A request that no longer fits the profile or the sources is unreadable, but never refused.
 
     source  configured source of the request; None if it is no longer configured
     """
@@ -123,8 +120,7 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return (bytes, event, problem) for each event. If the event was read, the problem is None;
-    otherwise the event is None."""
+    """Return (bytes, event, problem) for each event; either event or problem is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread
@@ -154,8 +150,8 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the stored form of the request's headers, method and URL. The URL is left out if the
-    source is unknown or the query may contain a secret.
+    """Return the stored form of the request's headers, method and URL. The URL is left out if it
+    may hold a secret.
 
     private  headers whose value may be a token of any source
     """
