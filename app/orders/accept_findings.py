@@ -1,7 +1,8 @@
 """Accepting findings and releasing a hold, so that an order no longer needs a person.
 
-An acceptance or a release is stored as a record of the order. An acceptance changes neither the
-finding nor the order's outcome, and counts until new evidence of the finding arrives.
+Both are stored as records of the order. An acceptance changes neither the finding nor the order's
+outcome, and counts until new evidence of the finding arrives. Leaves out: which findings need a
+person (`reconcile.ledger.attention`).
 """
 
 from collections.abc import Iterable
@@ -28,8 +29,8 @@ async def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    Raises UsageError if the code cannot be accepted or is already settled, if the reason is bad,
-    and if the person has no permission. Raises NotFoundError for an unknown order.
+    Raises UsageError for a code that cannot be accepted or is settled, a bad reason, or a missing
+    permission. Raises NotFoundError for an unknown order.
     """
     accepted = next((each for each in ACCEPTABLE if each == code), None)
     if accepted is None:
@@ -60,8 +61,8 @@ async def release_hold(
 ) -> None:
     """Release one order from one hold.
 
-    Raises UsageError if `held_for` is no reason of holds, if the reason is bad, and if the person
-    has no permission. Raises NotFoundError if the order is unknown or not held for this reason.
+    Raises UsageError for an unknown reason of holds, a bad reason, or a missing permission. Raises
+    NotFoundError if the order is unknown or not held for it.
     """
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
@@ -81,10 +82,8 @@ async def record_acceptance(
     codes: Iterable[FindingCode],
     who: Operator,
 ) -> None:
-    """Record that a person has accepted findings of an order, in the caller's transaction.
-
-    Codes of findings that are already settled or accepted are skipped.
-    """
+    """Record that a person accepted findings of an order, in the caller's transaction. Settled and
+    accepted codes are skipped."""
     now = context.clock.now()
     history = (await gather(connection, [order]))[order]
     at = after_all(history.records, now=history.instant_at(now))

@@ -1,15 +1,16 @@
-"""Corrects dates given by a fast clock, once the clock shows the right time again.
+"""Corrects dates given by a fast clock, once the clock is right again.
 
-1 notice    that stored rows are dated later than now, by more than machines' clocks differ
-2 wait      until no unread delivery is dated later than now, because it must be redated, too
-3 compare   with the providers' dates: if these are later than now as well, this clock is slow
-4 redate    each delivery, record, revision and attached file that is dated later, by a record
-5 fold      orders again that have redated evidence, or that were published as of a later instant
-6 end       sessions, invitations and proposals that were dated later and would last too long
-7 note      from when to when the clock was fast, in the audit trail and for `doctor`
+    1 notice    that stored rows are dated later than now, by more than machines' clocks differ
+    2 wait      until no unread delivery is dated later than now, because it must be redated, too
+    3 compare   with the providers' dates: if these are later than now as well, this clock is slow
+    4 redate    each delivery, record, revision and attached file that is dated later, by a record
+    5 fold      orders again that have redated evidence or were published as of a later instant
+    6 end       sessions, invitations and proposals that were dated later and would last too long
+    7 note      from when to when the clock was fast, in the audit trail and for `doctor`
 
-Stored instants do not change. Only refused deliveries, which prove nothing, get a new arrival: the
-instant when the clock was put right. Records of the kind `redated` are sealed like others.
+Leaves out: setting the clock. Stored instants do not change. Only refused deliveries, which prove
+nothing, get a new arrival: when the clock was put right. Records of the kind `redated` are sealed
+like others.
 """
 
 from enum import Enum
@@ -40,24 +41,23 @@ from reconcile.instants import DAY, SECOND, TICK, Duration, Instant, format_dura
 from reconcile.ledger.records import Record
 
 STEP: Final[Duration] = SECOND
-"""Smallest step back that counts as setting the clock. A smaller step is an adjustment."""
+"""Smallest step back that counts as setting the clock; less is an adjustment."""
 
 AT_ONCE: Final = 1_000
 """Most rows redated, or orders set due, in one transaction, so that deliveries wait briefly."""
 
 COMPARED: Final = 1_000
-"""Number of the newest deliveries whose providers' dates are compared with the clock.
-It is large enough that a few wrong dates do not decide."""
+"""Newest deliveries whose providers' dates are compared with the clock: enough that a few wrong
+ones do not decide."""
 
 
 class ClockState(Enum):
     """Result of comparing stored dates with this machine's clock.
 
-    RIGHT    every row that was dated later than now has been redated
+    RIGHT    every row dated later than now has been redated
     UNREAD   some unread deliveries are dated later than now
-    BEHIND   this clock seems slow, because providers also date the deliveries later than now. The
-             clock also seems slow if no provider dates the deliveries and this process did not see
-             the clock set back
+    BEHIND   this clock seems slow: providers also date the deliveries later than now, or none dates
+             them and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -66,8 +66,7 @@ class ClockState(Enum):
 
 
 class ClockWatch:
-    """Record of the clock's jumps in this process: when the clock jumped ahead, and when it was set
-    back. Elapsed time comes from a monotonic clock."""
+    """Jumps of the clock in this process, ahead and back, by a monotonic clock."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -82,7 +81,7 @@ class ClockWatch:
         """Compare the clock with the elapsed time. Call this after each use of the clock for a
         stored date.
 
-        Otherwise a clock that was fast for less than a round of the worker would go unnoticed.
+        Otherwise a clock that is fast for less than a round of the worker goes unnoticed.
         """
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
@@ -98,11 +97,10 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Find orders whose due times a fast clock postponed, and set them due now. Correct the
-        dates of the rows that the fast clock dated.
+        """Set orders due that a fast clock postponed, and correct the dates that it gave.
 
         Runs at the start, after the clock was set back, and regularly if other machines write to
-        the same database.
+        the database.
         """
         context = self._context
         self.note()
@@ -117,17 +115,15 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction of a clock that was set back from `latest` to `now`. If the clock's
-        last jump ahead had the same size, the correction starts at this jump. Otherwise the start
-        of the correction is unknown."""
+        """Return the correction of a clock set back from `latest` to `now`. It starts at the last
+        jump ahead if the sizes agree; else its start is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Correct dates in the future. Rows dated later than now get new dates. Orders that were folded
-    as of a later instant are set due.
+    """Redate rows dated later than now, and set orders due that were folded as of a later instant.
 
     seen  the correction as this process saw it; None if this process saw none
     """
@@ -169,11 +165,10 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some rows, the earliest first. Return the number of redated rows, and whether no other
-    row needs a new date.
+    """Redate some rows, the earliest first. Return their number, and whether none is left.
 
-    Each row gets a different instant, so that the rows keep their order. For example, the price
-    that was recorded last remains the valid price.
+    Each row gets a different instant, so that their order stays: the last recorded price stays
+    valid.
     """
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
@@ -195,8 +190,7 @@ def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int
 
 
 async def _fold_again(context: AppContext, now: Instant) -> int:
-    """Find orders that were folded as of an instant later than now, and mark them to be folded
-    again. Return their number."""
+    """Set orders due that were folded as of an instant later than now. Return their number."""
     count, after, orders = 0, "", [""]
     while orders:
         async with context.database.reading() as connection:
@@ -214,8 +208,7 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store a correction of dates. End sessions, invitations and proposals that would last too
-    long.
+    """Store a correction, and end sessions, invitations and proposals that would last too long.
 
     after  instant after which only a fast clock can have dated anything
     """

@@ -1,4 +1,4 @@
-"""Rows dated by a fast clock, and the last correction of the clock."""
+"""Rows dated by a fast clock, and the last correction of the clock. Leaves out when to correct."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -17,10 +17,10 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""Condition: the row was redated to an instant up to the given one.
+"""Condition: the row was redated to an instant up to the given one: now plus the accepted
+difference of clocks.
 
-The given instant is now plus the accepted difference between clocks. A row that was redated to a
-later instant is redated again: its clock was corrected in two steps.
+A row redated to a later instant is redated again: its clock was corrected in two steps.
 """
 
 _DELIVERIES: Final = statement(
@@ -69,13 +69,12 @@ _BEFORE: Final = (
 
 
 class DatedAhead(NamedTuple):
-    """A delivery, record, revision or audit entry of an order that is dated later than now.
+    """Delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   the id of the delivery or record, or `revision:` or `deed:` with the number of the
-            revision or audit entry
-    stored  the instant in the stored row
-    order   the order that the row belongs to; NO_ORDER if none
-    at      the valid instant, which differs from `stored` if the row was redated before
+    thing   id of the delivery or record, or `revision:` or `deed:` and a number
+    stored  instant in the stored row
+    order   order of the row; NO_ORDER if none
+    at      valid instant, which differs from `stored` after an earlier redating
     """
 
     thing: str
@@ -87,8 +86,8 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return about `limit` rows that are dated later than now and not redated yet, earliest first.
-    Also return whether the result has all such rows."""
+    """Return about `limit` rows dated later than now and not redated, earliest first, and whether
+    these are all."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -134,8 +133,7 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest date of all rows whose dates were not corrected yet. If this date is not
-    later than now, return now.
+    """Return the latest uncorrected date of all rows, at least now.
 
     Only the last entry of the audit trail is considered, because a correction adds an entry.
     """
@@ -148,13 +146,11 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether the dates of providers show that our clock was fast when it dated deliveries
-    later than now.
+    """Return whether providers' dates show that our clock was fast; None if none dated the newest
+    such deliveries.
 
-    The newest deliveries with such a date are examined. The provider also dated some of them.
-    Return True if at most half of the providers' dates are later than now. Return False if more
-    than half are later than now, because our clock is then slow. Return None if no examined
-    delivery has a provider's date.
+    True if at most half of their dates are later than now. False if more are: our clock is then
+    slow.
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
@@ -162,8 +158,7 @@ def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int
 
 
 def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
-    """Return the latest instant, not after now, at which anything was stored; None if nothing
-    was."""
+    """Return the latest instant up to now at which anything was stored; None if there is none."""
     rows = connection.ask(_BEFORE, (now, first_id("dlv_", now), first_id("rec_", now)))
     found: Instant | None = rows[0][0]
     return found

@@ -1,8 +1,8 @@
 """Counters of orders by outcome and by finding, updated by the transaction that writes ledgers.
 
-Counting the ledgers reads the row of every order, and the figures are requested all the time. Each
-counter is a row of `counters`, named after what it counts: `outcome succeeded`, `finding overpaid`.
-Like the ledgers, counters are a cache: `refold --all` counts anew, and `db check` compares.
+A count would read the row of every order, and the figures are requested all the time. Each counter
+is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like the ledgers,
+counters are a cache: `refold --all` counts anew, and `db check` compares.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from app.database.statements import PlainConnection, Rows, insert_rows, run, sel
 OUTCOME: Final = "outcome "
 FINDING: Final = "finding "
 FEED: Final = "revisions"
-"""Name of the counter of the feed's last number."""
+"""Counter of the feed's last number."""
 
 LedgerWords = tuple[str, str]
 """Outcome and findings of a cached ledger, the findings written as `|one|other|`."""
@@ -42,14 +42,14 @@ def tally(
     after: Iterable[LedgerWords],
     revisions: int,
 ) -> int:
-    """Update the counters for replaced ledgers, and reserve `revisions` numbers of the feed.
+    """Update the counters for replaced ledgers, and reserve `revisions` numbers of the feed. Return
+    the first one.
 
     before, after  outcome and findings of the replaced ledgers, and of their replacements
 
-    Returns the first reserved number. The counters' rows stay locked until the transaction ends,
-    and every other publication waits until then. So the feed's numbers are in the order of commits.
-    Call this late in a transaction, to keep the wait short. Rows are locked in the order of their
-    names.
+    The counters stay locked until the transaction ends, and every other publication waits. So the
+    feed's numbers are in the order of commits. Call this late in a transaction, to keep the wait
+    short. Rows are locked in the order of their names.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))
@@ -59,7 +59,7 @@ def tally(
 
 
 def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
-    """Add a change to the counters. Return the name and new value of each counter that changed."""
+    """Add a change to the counters. Return name and new value of each."""
     return insert_rows(
         connection,
         table="counters",
@@ -71,8 +71,7 @@ def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
 
 
 def words_of(outcome: str, findings: str) -> list[str]:
-    """Return the names of the counters for a ledger: one for its outcome, and one for each of its
-    findings."""
+    """Return the names of a ledger's counters: one for its outcome, one for each finding."""
     return [OUTCOME + outcome, *(FINDING + code for code in findings.split("|") if code)]
 
 
@@ -106,7 +105,7 @@ async def stored_counts(connection: AsyncConnection) -> Counter[str]:
 
 
 async def full_counts(connection: AsyncConnection) -> Counter[str]:
-    """Count all cached ledgers anew, and return the counts by the counters' names."""
+    """Count all cached ledgers anew, by the counters' names."""
     counted = Counter[str]()
     sql = text("SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings")
     for outcome, findings, count in await connection.execute(sql):

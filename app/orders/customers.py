@@ -1,16 +1,15 @@
 """Customers' phone numbers, read from the stored bodies of an order. They are stored nowhere else.
 
-The numbers are read to mask them, or to show them to a permitted person who gives a reason. To see
-the numbers of several orders, that person also needs another person's approval:
+The numbers are read to mask them, or to show them to a permitted person who gives a reason. For
+several orders, another person must approve:
 
-1 choose   orders by name, or the newest that match a list's filters; no more than MOST_ORDERS
-2 propose  for a purpose and with a reason; no number has been read yet
-3 agree    another operator approves or rejects the proposal (`app.access.proposals`)
-4 look     only the proposer, until OPEN_FOR after the approval; each look adds an entry for each
-           order to the audit trail
+    1 choose   orders by name, or the newest that match a list's filters; no more than MOST_ORDERS
+    2 propose  for a purpose and with a reason; no number has been read yet
+    3 agree    another operator approves or rejects the proposal (`app.access.proposals`)
+    4 look     only the proposer, until OPEN_FOR after the approval; audited for each order
 
-Only step 4 returns numbers: they are not in the proposal, the trail or the log. They are read again
-at each look, so that a customer who was erased meanwhile is not shown.
+Only step 4 returns numbers, read again at each look, so that an erased customer is not shown. They
+are not in the proposal, the trail or the log.
 """
 
 import json
@@ -56,9 +55,8 @@ MAX_REASON: Final = 500
 async def phones_of(
     connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
 ) -> list[str]:
-    """Return the phone numbers in the stored bodies of an order, as E.164 digits.
-
-    If a request has several events, only the numbers in this order's own event count.
+    """Return the phone numbers in the stored bodies of an order, as E.164 digits, without other
+    orders' events.
 
     most  number of deliveries that are read
     """
@@ -76,8 +74,7 @@ async def phones_of(
 
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers of a delivery's own event, without numbers of other events in its
-    request."""
+    """Return the phone numbers of a delivery's own event, without other events of its request."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones
@@ -86,7 +83,7 @@ def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str
 
 
 def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = ()) -> str:
-    """Return the reason without surrounding blanks, if it may be stored in the audit trail.
+    """Return the reason without surrounding blanks, for the audit trail.
 
     phones  phone numbers and email addresses that the reason must not contain
 
@@ -103,10 +100,11 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
-    """Return an order's full phone numbers to an authorized person; note that in the audit trail.
+    """Return an order's full phone numbers to an authorized person, and note that in the audit
+    trail.
 
-    Raises UsageError if the person has no permission, the reason is missing, or the order is
-    restricted. Raises NotFoundError for an unknown order.
+    Raises UsageError without permission or reason, or if the order is restricted. Raises
+    NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -128,12 +126,10 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return a delivery's body to an authorized person. The audit trail records that the person has
-    seen it.
+    """Return a delivery's body to an authorized person, and note that in the audit trail.
 
-    The delivery may be accepted or refused. Raises UsageError if the person has no permission, the
-    reason is missing, or the body is restricted or not stored. Raises NotFoundError for an unknown
-    delivery.
+    Raises UsageError without permission or reason, or if the body is restricted or not stored.
+    Raises NotFoundError for an unknown delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)
@@ -156,8 +152,8 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
 async def _kept_body(
     connection: Connection, delivery_id: str, sources: Mapping[str, Source]
 ) -> tuple[bytes, list[str]]:
-    """Return a delivery's whole stored body, and the phone numbers in it. Raises UsageError if the
-    body is not stored, NotFoundError for an unknown delivery."""
+    """Return a delivery's whole body, and the phone numbers in it. Raises UsageError if it is not
+    stored, NotFoundError if the delivery is unknown."""
     refused = await find_rejection(connection, delivery_id)
     if refused is not None:
         return refused.body, []
@@ -222,8 +218,7 @@ class NumbersDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """Numbers of an order as E.164 digits. If there are no numbers, `note` is a sentence that says
-    why."""
+    """Numbers of an order as E.164 digits; `note` says why there are none."""
 
     order: str
     phones: tuple[str, ...]
@@ -239,7 +234,7 @@ async def chosen_orders(
 ) -> list[str]:
     """Return the orders that match a list's filters, the newest first.
 
-    Raises UsageError if no order matches, or if more than MOST_ORDERS orders match.
+    Raises UsageError for no order, or for more than MOST_ORDERS.
     """
     async with context.database.reading() as connection:
         found = await latest_orders(
@@ -259,9 +254,8 @@ async def propose_unmasking(
 ) -> Proposal:
     """Propose that the operator may see the phone numbers of these orders.
 
-    Raises UsageError if the person has no permission or has not proved their identity, if there are
-    no orders or too many, if the purpose or reason is missing, and if an equal proposal is pending.
-    Raises NotFoundError for an unknown order.
+    Raises UsageError if permission, proof of identity, purpose or reason is missing, for no or too
+    many orders, or if an equal proposal is pending. Raises NotFoundError for an unknown order.
     """
     orders = list(dict.fromkeys(asked.orders))
     if not 0 < len(orders) <= MOST_ORDERS:
@@ -299,8 +293,8 @@ async def propose_unmasking(
 def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
     """Return the kind of proposal to see the numbers of several orders.
 
-    An approval shows no numbers. It allows the proposer to see them. The audit trail records each
-    time the proposer sees them.
+    An approval shows no numbers, but allows the proposer to see them. The audit trail records each
+    look.
     """
 
     return proposals.ProposalKind(
@@ -321,8 +315,7 @@ async def see_numbers(
     """Return the customers' numbers of all orders in an approved proposal, and note each order in
     the audit trail.
 
-    Raises UsageError if the caller did not make the proposal, if nobody has approved it, or if the
-    time to see the numbers is over.
+    Raises UsageError if another person proposed it, nobody approved it, or its time is over.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
@@ -372,8 +365,7 @@ def numbers_document(
 async def check_open(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
-    """Raise UsageError if this person may not see the proposal's numbers now. The error says what
-    to do."""
+    """Raise UsageError, with what to do, if this person may not see the proposal's numbers now."""
     who = await who_may(context, by=by, action="unmasked")
     proposals.must_be_open(kind, proposal, who=who, now=context.clock.now())
 

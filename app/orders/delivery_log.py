@@ -46,9 +46,8 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 class LogPage:
     """One page of arrivals, newest first.
 
-    older     id below which the next page begins; None if no older arrivals are left to search
-    searched  number of arrivals that were searched before the search stopped early; None if the
-              page is full or no arrivals are left
+    older     id below which the next page begins; None at the end
+    searched  arrivals searched before the search stopped early; None if it did not
     """
 
     entries: list[delivery_log_store.LogEntry]
@@ -57,7 +56,7 @@ class LogPage:
 
 
 STRETCH: Final = 20_000
-"""Deliveries that one step of a filter by events searches before it counts the hits."""
+"""Deliveries searched in one step of a filter by events."""
 
 STRETCHES: Final = 10
 """Most stretches searched for one page, which take about a second."""
@@ -75,13 +74,13 @@ async def list_deliveries(
     no_order: bool = False,
     refused: bool = True,
 ) -> LogPage:
-    """Return the latest arrivals that all filters admit, newest first, at most `limit`.
+    """Return the latest arrivals that match all filters, newest first, at most `limit`.
 
     before    only arrivals before this id
     kind      the provider's word for the event
     order     only arrivals whose event is in this order's ledger
     no_order  only arrivals whose event is in no order's ledger
-    refused   whether to include refused arrivals, which a filter on events excludes in any case
+    refused   whether to include refused arrivals; a filter on events excludes them
 
     Raises UsageError if the data of `order` are restricted.
     """
@@ -113,7 +112,7 @@ def _older(found: list[delivery_log_store.LogEntry], limit: int) -> str | None:
 
 
 async def head_of_log(context: AppContext) -> str:
-    """Return the id of the latest arrival; empty where there is none."""
+    """Return the id of the latest arrival; empty if there is none."""
     async with context.database.reading() as connection:
         return await delivery_log_store.newest_arrival(connection)
 
@@ -136,9 +135,11 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minute in which a delivery of a source was last accepted, and the minute in which
-    one was last refused. A minute is None if there was no such delivery in ninety days. An empty
-    source name stands for all unknown names."""
+    """Return the minutes of a source's last accepted and last refused delivery; None if not in the
+    last ninety days.
+
+    An empty source name stands for all unknown names.
+    """
     async with context.database.reading() as connection:
         taken, refused = await delivery_log_store.last_arrivals(connection, source)
     return (
@@ -154,10 +155,8 @@ REFUSED_SHOWN: Final = 20
 async def refused_that_may_be_of(
     context: AppContext, names: Collection[str]
 ) -> list[delivery_log_store.LogEntry]:
-    """Return the latest refused arrivals whose bodies contain one of these references.
-
-    Refused arrivals are unverified: anybody may have sent them.
-    """
+    """Return the latest refused arrivals whose bodies contain one of these references. Anybody may
+    have sent them."""
     wanted = sorted(name for name in set(names) if len(name) >= 4)
     if not wanted:
         return []
@@ -171,8 +170,8 @@ async def refused_that_may_be_of(
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> delivery_log_store.LogEntry:
-    """Return one arrival, without its headers if it is restricted.
-    Raises NotFoundError if it is unknown, or was a rejection that is no longer stored."""
+    """Return one arrival, without its headers if it is restricted. Raises NotFoundError if it is
+    not stored."""
     async with context.database.reading() as connection:
         entry = await delivery_log_store.find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
@@ -222,7 +221,7 @@ def listed_delivery(entry: delivery_log_store.LogEntry) -> ArrivalDocument:
 
 
 def order_cell(entry: delivery_log_store.LogEntry) -> str | None:
-    """Return the order for a table or CSV, or `none` where the event is in no order's ledger."""
+    """Return the order for a table or CSV, or `none`."""
     return "none" if is_nameless(entry) else entry.order
 
 
@@ -232,8 +231,10 @@ def is_nameless(entry: delivery_log_store.LogEntry) -> bool:
 
 
 def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -> str | None:
-    """Return a sentence on why a delivery is in no order's ledger, and what to do. Return None if
-    the delivery is in a ledger, or if its kind of event is ignored."""
+    """Return a sentence on why a delivery is in no order's ledger, and what to do.
+
+    None if it is in a ledger, or if its kind of event is ignored.
+    """
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None
@@ -248,10 +249,8 @@ def is_refused(entry: delivery_log_store.LogEntry) -> bool:
 async def note_reading(
     context: AppContext, entry: delivery_log_store.LogEntry, *, by: str | None
 ) -> None:
-    """Record in the audit trail that a person reads a refused delivery.
-
-    Raises UsageError for a person without permission.
-    """
+    """Record in the audit trail that a person reads a refused delivery. Raises UsageError without
+    permission."""
     read, now = entry.delivery_id, context.clock.now()
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="rejection_read")
@@ -263,8 +262,8 @@ async def masked_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    Both lists are empty if the delivery is restricted. There are no phone numbers for a rejection,
-    for a pruned body, or if the source's profile does not define phone numbers.
+    Both lists are empty if the delivery is restricted. Rejections, pruned bodies and profiles
+    without phone numbers give none.
     """
     if entry.restricted:
         return [], []

@@ -1,9 +1,11 @@
 """Finds the order that a customer asks about, by anything they know about it.
 
-1 understand   what the text may mean (`sought.py`)
-2 permit       a search for a person needs a role, is rate limited, and is noted in the audit trail
-3 look         up each meaning in turn, the most certain first, until enough orders are found
-4 explain      each order folded as of now, its customer's phone number masked
+    1 understand   what the text may mean (`sought.py`)
+    2 permit       a search for a person, which needs a role, is rate limited and audited
+    3 look         up each meaning in turn, the most certain first, until enough orders are found
+    4 explain      each order folded as of now, its customer's phone number masked
+
+Leaves out: changing anything.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -55,8 +57,8 @@ SHORTEST_END: Final = 3
 """Fewest characters of the end of a reference. Too many references share a shorter end."""
 
 PERSON_SEARCHES: Final = 60
-"""Most searches for a person that an operator may make in an hour.
-This is enough for answering phone calls, and too few for trying a list of numbers."""
+"""Most searches for a person that an operator may make in an hour: enough for phone calls, too few
+for trying a list of numbers."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -87,12 +89,12 @@ class FoundOrderDocument(read_orders.OrderRowDocument):
 class FoundOrders:
     """Result of a search.
 
-    looked_for   a sentence for each meaning of the text that was searched for
-    hits         one document for each order, the most certain first
-    unallocated  one document for each unallocated payment that was found
-    more         whether the result leaves out some orders, because there were too many
+    looked_for   a sentence for each searched meaning of the text
+    hits         a document for each order, the most certain first
+    unallocated  a document for each unallocated payment
+    more         whether some orders are left out, because there were too many
     notes        sentences on other things that a person should know
-    looked_in    the places that were searched, which are shown if nothing is found
+    looked_in    searched places, shown if nothing is found
     """
 
     looked_for: list[str]
@@ -104,8 +106,7 @@ class FoundOrders:
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
-    """Return sorted order references that begin with a text. Return none if the text may be a phone
-    number."""
+    """Return sorted order references that begin with a text; none if it may be a phone number."""
     text = composed(text)
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
@@ -120,10 +121,9 @@ async def find_orders(
 ) -> FoundOrders:
     """Find orders by a text. Raises UsageError if the text can have no meaning.
 
-    Restricted orders are not found. A search by a restricted order's own reference says why.
+    Restricted orders are not found. A search by such an order's own reference says why.
 
-    refused  whether the operator may see refused deliveries, which are mentioned if nothing is
-             found
+    refused  whether refused deliveries may be mentioned if nothing is found
     by       the operator who searches, as in `permitted`
     """
     sought = understood(text, countries=context.countries, zone=context.calendar_zone)  # 1
@@ -210,8 +210,7 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence on why no order has the reference. For example, its payments may belong to
-    other shops."""
+    """Return a sentence on why no order has the reference, such as payments of other shops."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -225,7 +224,7 @@ MOST_UNREAD: Final = 5
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
     """Return notes on unreadable messages that contain one of these names.
 
-    nothing  whether no order was found; if so, messages without any readable value are noted, too
+    nothing  whether no order was found; messages without readable values are then noted, too
     """
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
@@ -270,8 +269,8 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Return why this operator may not search for a person; an empty text if it is allowed. An
-    allowed search is noted in the audit trail."""
+    """Return why this operator may not search for a person; empty if allowed, which the audit trail
+    notes."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -294,8 +293,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` yields pairs of an order and a sentence on how the order
-    was found. It may yield an order several times."""
+    """One search on one snapshot. `all` yields orders, perhaps repeatedly, with a sentence on how
+    each was found."""
 
     def __init__(
         self,
@@ -317,8 +316,8 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield the orders of `all` that are not restricted. Note each restricted order that was
-        searched for by its own reference."""
+        """Yield the orders of `all` that are not restricted. Note restricted ones searched by their
+        own reference."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -425,8 +424,8 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield orders by the keyed digest of an identifier. If there are none, look for the newest
-        deliveries with this digest, and remember their payments without an order."""
+        """Yield orders by the keyed digest of an identifier, else remember the payments without an
+        order of its newest deliveries."""
         key = self._context.phone_key
         if key is None:
             return
@@ -442,8 +441,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Remember a payment without an order. The search folds such payments at its end. For an
-        unconfirmed event, add a note for the reader instead."""
+        """Remember a payment without an order, to be folded at the end. Note an unconfirmed event
+        for the reader instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)
@@ -548,8 +547,8 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events that state the searched amount. If such an event is a payment
-        without an order, remember the payment."""
+        """Yield the orders of events that state the searched amount, and remember payments without
+        an order."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:
@@ -560,7 +559,7 @@ class _Look:
                 self._note_unplaced(event)
 
     def _stated(self, money: Money | None) -> Money | None:
-        """Return the money if it has the sought amount and currency; else None."""
+        """Return the money if it has the searched amount and currency; else None."""
         if money is None or (
             self._sought.currencies and money.currency not in self._sought.currencies
         ):
@@ -570,8 +569,7 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Return a sentence on an imported line whose order or payment no event names. The sentence
-    says what support can do."""
+    """Return a sentence on an imported line that no event matches, and on what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}, but no event names it."

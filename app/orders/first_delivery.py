@@ -2,7 +2,7 @@
 
     log ──look, every half second──▶ taken │ refused, with the likely mistake │ nothing came
 
-It reads the delivery log beside a running service and accepts nothing itself.
+Leaves out: accepting; it reads the delivery log beside a running service.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,11 +24,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDelivery:
-    """The delivery that arrived first after somebody began to wait for deliveries.
+    """First delivery after somebody began to wait.
 
-    unknown    whether the delivery was sent to a source name that is not configured
-    diagnoses  each mistake that would explain why the delivery was refused
-    no_order   what to do about a delivery that is in no order's ledger; else None
+    unknown    whether its source name is not configured
+    diagnoses  each mistake that would explain why it was refused
+    no_order   what to do if it is in no order's ledger; else None
     """
 
     entry: LogEntry
@@ -49,10 +49,10 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's next arrival, and return it.
 
-    If none comes in time, look for new arrivals whose address names no configured source. Return
-    the latest of these, or None if there are none.
+    If none comes in time, return the latest new arrival whose address names no configured source,
+    or None.
 
-    began  function that is called once the earlier arrivals are known
+    began  called once the earlier arrivals are known
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

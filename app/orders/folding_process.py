@@ -1,10 +1,9 @@
 """A second process that folds and seals while one process alone cannot keep up.
 
-One process reads the inbox, folds and seals, under one interpreter lock: on two cores, half of the
-processor time is idle while deliveries wait. So where more than BEHIND deliveries wait, the
-receiver starts a second process, which folds and seals, and the first one only reads. The second
-ends by itself when little is left to do, so that a service that keeps up needs memory for only two
-processes.
+One process reads the inbox, folds and seals under one interpreter lock, so on two cores half of the
+processor time is idle while deliveries wait. If more than BEHIND deliveries wait, the receiver
+starts a second process, which folds and seals, and the first one only reads. The second ends when
+little is left to do, so that a service that keeps up needs memory for only two processes.
 
     receiver                      folding process              reading process (`child_processes`)
     starts it where many wait ──▶ makes its connections
@@ -12,8 +11,8 @@ processes.
     "something was read"      ──▶ folds, seals, and says "+" after each round
     passes on that it is over ◀── ends, or is killed           folds and seals again
 
-What is published does not depend on which process folds an order. Both processes take due orders by
-their marks, and drop the result for an order that the other process has published meanwhile.
+Results do not depend on which process folds an order. Both take due orders by their marks, and drop
+the result for an order that the other has published meanwhile.
 """
 
 import asyncio
@@ -40,35 +39,36 @@ from app.core.periodic import PeriodicTask
 from app.core.process import why_ended
 
 BEHIND: Final = 1_000
-"""Number of unread deliveries beyond which a second process is started.
-With a thousand deliveries a second, about 200 wait in one process that keeps up."""
+"""Unread deliveries beyond which a second process is started. At a thousand deliveries a second,
+about 200 wait in one process that keeps up."""
 
 LOOK_S: Final = 0.25
 """Seconds between two checks of how many deliveries wait."""
 
 LOOKS: Final = 2
-"""Consecutive checks that must find more than BEHIND. A burst is over before a process starts."""
+"""Consecutive checks that must find more than BEHIND, because a burst is over before a process
+starts."""
 
 SILENT_S: Final = 60.0
-"""Seconds without a finished round after which a child counts as stuck and is killed.
-On a slow disk, a round takes a few seconds. An unfinished round is repeated."""
+"""Seconds without a finished round after which a child is killed. On a slow disk, a round takes a
+few seconds. An unfinished round is repeated."""
 
 ENDING_S: Final = 2.0
-"""Seconds that a child has to end after it closed its connection, before it is killed."""
+"""Seconds that a child has to end after closing its connection, before it is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until the next start after a child ended with little to do, while many deliveries wait.
-Folding is then not the bottleneck."""
+"""Seconds until the next start after an idle child ended while many deliveries wait: folding is not
+the bottleneck."""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start after a child found that the program was replaced.
-The next child would find the same."""
+"""Seconds until the next start after a child found that the program was replaced, as the next
+would."""
 
 QUIET_S: Final = 30.0
-"""Seconds over which a child measures how much it has to do."""
+"""Seconds over which a child measures how busy it is."""
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core below which a child is not needed, because the reader can do the work."""
+"""Share of one core below which the reader can do the child's work."""
 
 
 class FoldingProcess(PeriodicTask):
@@ -84,11 +84,10 @@ class FoldingProcess(PeriodicTask):
     ) -> None:
         """Store the functions to call, and the settings for a child.
 
-        waiting   function that returns the number of accepted deliveries that are not read yet
-        leave     function that is called with True when the child begins to fold and seal, so that
-                  the reading process stops doing so. It is called with False when the child ends
-                  this work
-        failed    function that is called with the reason when the database's disk has failed
+        waiting   returns the number of accepted deliveries that are not read yet
+        leave     called with True when the child begins to fold and seal, and with False when it
+                  ends; the reading process does so only in between
+        failed    called with the reason when the database's disk has failed
         settings  the settings for the child
         """
         super().__init__(self._look, component="the second process", rest=lambda done: self._rest_s)
@@ -106,12 +105,12 @@ class FoldingProcess(PeriodicTask):
         """True while a child folds and seals."""
 
     def tell(self) -> None:
-        """Tell the child process that it may have new orders to fold: deliveries were read, or the
-        shop stated facts."""
+        """Tell the child that there may be orders to fold: deliveries were read, or the shop stated
+        facts."""
         tell_news(self._writer)
 
     def stop(self) -> None:
-        """End the child after its current round, and start no new child."""
+        """End the child after its current round, and start no other."""
         super().stop()
         self._end()
 
@@ -157,8 +156,8 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Read the child's messages until the child ends. Once this process is told to stop, wait
-        at most STOP_S more seconds for the child's end."""
+        """Read the child's messages until it ends, at most STOP_S after this process is told to
+        stop."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -194,14 +193,13 @@ class FoldingProcess(PeriodicTask):
 
 
 class Quiet:
-    """Meter that shows whether this process has had little to do for QUIET_S."""
+    """Meter of whether this process has had little to do for QUIET_S."""
 
     def __init__(self) -> None:
         self._since, self._used = monotonic(), process_time()
 
     def look(self) -> bool:
-        """Return whether QUIET_S have passed in which this process had little to do. After QUIET_S,
-        begin a new measurement."""
+        """Return whether QUIET_S passed with little to do, and begin a new measurement after it."""
         now, used = monotonic(), process_time()
         if now - self._since < QUIET_S:
             return False

@@ -1,7 +1,7 @@
-"""Gathers histories: everything stored about given orders, as values of `reconcile`.
+"""Gathers histories: everything stored about given orders, as values of `reconcile`. Leaves out
+folding.
 
-`gather` reads a few orders by key. `scan` reads all of them in key order, in memory that does not
-grow with their number.
+`gather` reads a few orders by key. `scan` reads all of them in key order, in constant memory.
 """
 
 from collections import defaultdict
@@ -55,13 +55,13 @@ _RECORDS_OF: Final = statement(
 ROWS_AT_ONCE = 200
 """Rows fetched at a time in a scan.
 
-They are few, so that an order is folded while its rows are still in the processor's cache. Fetching
-two thousand at a time makes a rebuild a fifth slower.
+They are few, so that an order is folded while its rows are in the processor's cache. With two
+thousand, a rebuild is a fifth slower.
 """
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
-    """Return the histories of these orders. This is the asynchronous form of `histories_of`."""
+    """Return the histories of these orders, like `histories_of`."""
     return await run(connection, histories_of, list(orders))
 
 
@@ -109,8 +109,8 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Return the history with further records of the kind `redated`. These records give new dates
-    to the history's deliveries and records, but may be stored under other orders."""
+    """Return the history with the records that redate its members, even if stored under other
+    orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -120,8 +120,8 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return a list with an item for each pair of an order and an instant. The item is the id of
-    the order's newest delivery up to that instant, or None if there was none."""
+    """Return for each (order, instant) the id of the order's newest delivery up to then, or
+    None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -150,7 +150,10 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """Return the repeated deliveries of events. `first` has the first delivery of each event."""
+    """Return the repeated deliveries of events.
+
+    first  first delivery of each event
+    """
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(
@@ -164,13 +167,12 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 
 
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
-    """Return every order in the contests of these orders. This is the asynchronous form of
-    `contest_of`."""
+    """Return every order in the contests of these orders, like `contest_of`."""
     return await run(connection, contest_of, orders)
 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
-    """Return all orders that share evidence with any of these orders. Usually there are none."""
+    """Return all orders that share evidence with any of these orders; usually none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
@@ -219,14 +221,13 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, directly or through other deliveries.
 
-    The search continues through deliveries without an order. The search stops at an event that
-    names another order, because that order's other marks do not concern this order. So the result
-    does not depend on the order under which an event without an order was stored.
+    The search continues through deliveries without an order, and stops at an event that names
+    another order, whose other marks are no concern. So the result does not depend on where an event
+    without an order was stored.
 
-    In two cases the search also continues through other orders, because each order must see the
-    same placing. In the first case, a person or the shop has placed a payment or session that the
-    search has reached. In the second case, other events decide which order or shop a payment
-    belongs to.
+    Two cases continue through other orders, because each order must see the same placing: a person
+    or the shop placed a reached payment or session, or other events decide a payment's order or
+    shop.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -260,8 +261,8 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the deliveries in `pool` that share a mark with `marks` or with a delivery that was
-    already found.
+    """Return the deliveries in `pool` that share a mark with `marks` or with a delivery already
+    found.
 
     through_other_orders  whether deliveries that name an order also lead to further deliveries
     """
@@ -305,8 +306,8 @@ def _marks_of(source: str, payment: str | None, session: str | None) -> set[Mark
 
 
 class SideStream:
-    """Rows sorted by their first column, the order. The caller reads the orders in the same
-    sequence and takes the rows of each order."""
+    """Rows sorted by their first column, the order. The caller takes the rows of each order in this
+    sequence."""
 
     def __init__(self, partitions: AsyncIterator[Rows]) -> None:
         self._partitions = partitions
@@ -338,14 +339,13 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """The orders whose keys are greater than `after` and at most `last`. If `last` is None, there
-    is no upper bound."""
+    """Orders whose keys are greater than `after` and at most `last`; None for no upper bound."""
 
     after: str = ""
     last: str | None = None
 
     def condition(self, column: str) -> str:
-        """Return the SQL condition that a column is in this range. `values` has the bounds."""
+        """Return the SQL condition that a column is in this range; `values` has the bounds."""
         bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
         return statement(bounds, column=column)
 
@@ -377,7 +377,7 @@ _STEP: Final = (
 async def side_stream(
     connection: AsyncConnection, sql: str, values: Mapping[str, str] | None = None
 ) -> SideStream:
-    """Open a query whose first column is an order's key. The rows are sorted by this column."""
+    """Open a query whose rows are sorted by their first column, an order's key."""
     side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
     await side.start()
     return side

@@ -1,6 +1,6 @@
 """Unreleased holds: the last record of an order for the hold's reason is `held`.
 
-Holds are rows of `records`. The fold says what a hold means.
+Holds are rows of `records`. Leaves out: what a hold means; the fold decides.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition: a record is the last hold or release for its reason, and it is a hold. Both kinds are
-named as in the text of the index `ix_records_holds`. Otherwise SQLite would read all records."""
+"""Condition: a record is the last hold or release for its reason, and it is a hold. Both kinds
+stand as in the index `ix_records_holds`; otherwise SQLite reads all records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -62,10 +62,10 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """A change that the service must record for an order: the order is held, or a hold is released.
+    """Change to record for an order: it is held, or a hold is released.
 
-    at   the earliest instant that the record may have
-    ask  the events whose payments the service must ask the providers about
+    at   earliest instant that the record may have
+    ask  events whose payments providers must be asked about
     """
 
     kind: RecordKind
@@ -94,8 +94,7 @@ async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[H
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Return up to `limit` unreleased holds for a reason, sorted by order. All orders come after
-    the order `after`."""
+    """Return up to `limit` unreleased holds for a reason, sorted by order, from after `after`."""
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 
@@ -108,8 +107,8 @@ async def count_held(connection: AsyncConnection) -> int:
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return how many orders are still held because of a hold with this reason. Only holds recorded
-    from `since` until before `until` count."""
+    """Return how many orders holds with this reason, recorded from `since` to before `until`, still
+    hold."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

@@ -6,9 +6,9 @@
     4 release   the order by a person's `released` record; it is then published like any other
 
 An order is held if earlier rules published it as not fulfillable, and the present rules make the
-evidence of that time fulfillable. It is not held if only later evidence makes it fulfillable, or
-if it was never published. Rules are the engine's and the merchant's settings. Either may change
-what old evidence means.
+evidence of that time fulfillable. Later evidence may make an order fulfillable without a hold.
+Rules are the engine's and the merchant's settings; either may change what old evidence means.
+Leaves out: the service's own holds (`service_holds`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,7 +35,7 @@ from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.records import HoldReason
 
 BECAUSE: Final[HoldReason] = "rules_changed"
-"""The reason of holds in this module."""
+"""Reason of holds in this module."""
 
 NOT_YET_HELD: Final = "rec_to_be_held"
 """Id of a hold that readers assume before the fold worker records it."""
@@ -53,15 +53,14 @@ MOST_NAMED: Final = 20
 async def as_judged(
     connection: Connection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders. This is the asynchronous form of `judged_histories`."""
+    """Return the histories of these orders, like `judged_histories`."""
     return await run(connection, judged_histories, list(orders), policy=policy)
 
 
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders. They already contain the holds that the fold worker
-    would record in its next round.
+    """Return the histories of these orders with the holds that the fold worker will record next.
 
     A hold because of new rules is dated just after the last publication.
     """
@@ -83,8 +82,7 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """Return the last publication of each order that was published under earlier rules and was not
-    fulfillable."""
+    """Return the last publication of orders published as not fulfillable under earlier rules."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {
@@ -95,11 +93,10 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether an order is fulfillable under the present rules, but was not under the rules
-    of its last publication. Both use the evidence of that publication.
+    """Return whether the present rules make an order fulfillable on the evidence of its last
+    publication, and the rules of then did not.
 
-    Return False if a hold because of new rules was recorded since that publication: a person may
-    have released the hold already.
+    False if a hold because of new rules was recorded since, because a person may have released it.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -122,9 +119,9 @@ def hold_back(
     connection: PlainConnection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
     """Record holds of orders that only new rules make fulfillable, in the caller's transaction.
+    Return their histories with the holds.
 
-    Call this before the orders are published. Returns the histories of the held orders, with their
-    holds.
+    Call this before the orders are published.
     """
     if not orders:
         return {}
@@ -149,8 +146,7 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record now the holds of these orders that the fold worker would otherwise record in its next
-    round."""
+    """Record now the holds that the fold worker would record in its next round."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )
@@ -180,10 +176,9 @@ async def release(
     why: str = "",
     by: str | None = None,
 ) -> int:
-    """Release these orders, all of them or none. Returns how many there were.
+    """Release these orders, all or none. Return how many there were.
 
-    Raises NotFoundError if one of the orders is not held for this reason, UsageError for a person
-    without permission.
+    Raises NotFoundError if one is not held for this reason, UsageError without permission.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:
@@ -210,10 +205,9 @@ async def release(
 async def release_all(
     context: AppContext, *, reason: HoldReason, why: str = "", by: str | None = None
 ) -> int:
-    """Release every order that is held for this reason. The orders are released in batches, each in
-    its own transaction.
+    """Release every order that is held for this reason, in batches. Return their number.
 
-    Returns how many orders were released. Raises UsageError for a person without permission.
+    Raises UsageError for a person without permission.
     """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
@@ -259,6 +253,6 @@ async def _release(
 
 
 def author_of(who: Operator) -> str:
-    """Return the author as written in a record:
-    `operator:ada`, or `account:root` without operators."""
+    """Return the author as written in a record: `operator:ada`, or `account:root` without
+    operators."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

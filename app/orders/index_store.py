@@ -1,4 +1,5 @@
-"""Rebuilds the index over raw bytes: events, links and pairs of contested orders."""
+"""Rebuilds the index over raw bytes: events, links and contested orders. Leaves out reading the
+bytes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,6 @@ _LINKING: Final = statement(
 
 
 def _link_records(connection: PlainConnection) -> None:
-    """Link the references in records, in the order in which they were written."""
     linking = Linking(LinkMemory())
     for source, payment, session, order in connection.ask(_LINKING):
         linking.join(keys_of_references(source, payment, session), order)
@@ -69,7 +69,7 @@ def _link_records(connection: PlainConnection) -> None:
 async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
 ) -> list[StoredVerdict]:
-    """Index deliveries in the order of their arrival, and correct their verdicts."""
+    """Index deliveries in order of arrival, and correct their verdicts."""
     verdicts = await run(connection, _index, rereads, now)
     for reread, verdict in zip(rereads, verdicts, strict=True):
         await _correct(connection, reread, verdict)
@@ -117,8 +117,7 @@ def _index(
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
-    """Correct a delivery's stored verdict after its body was read again, and its redeliveries'
-    verdicts."""
+    """Correct a delivery's stored verdict after its body was read again, and its redeliveries'."""
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):
@@ -155,7 +154,7 @@ _READ_BY = "read by "
 
 
 async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
-    """Return the stored digest of the settings by which each source's deliveries are read."""
+    """Return the stored digest of each source's settings for reading deliveries."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_READ_BY}%"}
     )
@@ -163,7 +162,7 @@ async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
 
 
 async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
-    """Store the digests by source. They replace earlier digests of these sources."""
+    """Store the digests by source, in place of earlier ones."""
     for source, digest in sorted(digests.items()):
         await connection.execute(
             text(

@@ -1,9 +1,9 @@
 """The ledger cache and the revisions, which a fold writes together with its due marks.
 
-Publishing compares generations: if evidence arrived while an order was being folded, its mark
-stays, and the next round folds it again. Revisions get their numbers from a counter inside the
-transaction that writes them, so the feed has no gaps and is in commit order. The numbers are taken
-last, so that other publications wait for little more than the commit.
+If evidence arrives while an order is folded, its mark stays, and the next round folds it again.
+Revisions get their numbers in the transaction that writes them, so the feed has no gaps and is in
+commit order. The numbers are taken last, so that other publications wait little. Leaves out:
+folding.
 """
 
 import json
@@ -54,7 +54,7 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""Orders with a cached ledger but no evidence, because their deliveries were read again."""
+"""SQL for orders with a cached ledger but no evidence, because their deliveries were read again."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
@@ -78,12 +78,12 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""Condition for a scan. If an order has several rows, the last one was published last."""
+"""SQL for a scan of publications. An order's last row was published last."""
 
 
 def positions_of(condition: str) -> str:
-    """Return SQL that selects published positions, sorted by order. The latest position of an order
-    comes after the order's earlier positions."""
+    """Return SQL that selects published positions, sorted by order, then by age, the latest
+    last."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -102,15 +102,14 @@ def position_in(row: Sequence[Any]) -> Position:
 async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """Return the last published position of each order. This is the asynchronous form of
-    `last_positions`."""
+    """Return the last published position of each order that was ever published."""
     return await statements.run(connection, last_positions, orders)
 
 
 def last_positions(
     connection: statements.PlainConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
-    """Return the last published position of each order that was ever published."""
+    """Return the last published position of each order, if any."""
     rows = statements.select_rows(connection, sql=_LATEST_POSITIONS, values=orders)
     return {row[0]: position_in(row) for row in rows}
 
@@ -147,14 +146,13 @@ def last_published(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Result of folding an order, ready to be published. It has the order's cached row, and the
-    revision if there is one.
+    """Folded order, ready to be published: its cached row, and the revision if there is one.
 
-    The ledger itself is left out, so that a rebuild has only one ledger in memory at a time.
+    The ledger is left out, so that a rebuild has only one in memory at a time.
 
-    rules   the rules by which the order was folded
+    rules   rules by which the order was folded
     window  facts about the order's slow payments
-    known   whether anything is known about the order; if nothing is known, the order is in no list
+    known   whether anything is known about the order; otherwise it is in no list
     """
 
     order: str
@@ -176,11 +174,10 @@ def publish(
     put_aside_until: Instant | None = None,
     notify: Instant | None = None,
 ) -> None:
-    """Write the ledgers and revisions of folded orders, and set when each order is due again. All
-    of this happens in the caller's transaction.
+    """Write the ledgers and revisions of folded orders, and when each is due again, in the caller's
+    transaction.
 
-    put_aside_until  when orders that could not be folded come due again; such orders have no
-                     publication
+    put_aside_until  when orders that could not be folded come due again; they have no publication
     notify           when notifications of the revisions come due; None to notify nobody
     """
     orders = [each.order for each in publications]
@@ -275,7 +272,7 @@ _WINDOWS: Final = (
 async def windows_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, PaymentWindow]:
-    """Return each order's payment window, as the order's last fold found it."""
+    """Return each order's payment window by its last fold."""
     rows = await statements.select_in(connection, sql=_WINDOWS, values=orders)
     return dict.fromkeys(orders, NO_WINDOW) | {row[0]: PaymentWindow(*row[1:]) for row in rows}
 
@@ -287,8 +284,7 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return the outdated ones among these revisions, in ascending order. A revision is outdated if
-    its order has a later revision."""
+    """Return those of these revisions, ascending, whose order has a later one."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
@@ -308,8 +304,8 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
 PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
-"""Condition for orders with a publication in a time span.
-It uses the index of `at`, so that the cost depends on the number of changes, not of orders."""
+"""Condition for orders with a publication in a time span. It uses the index of `at`, so that the
+cost depends on the changes."""
 
 
 async def listed_orders(
@@ -366,7 +362,7 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""SQL for the latest orders: of all orders, and of those listed under one or two words."""
+"""SQL for the latest orders: of all, and of those listed under one or two words."""
 
 
 async def latest_orders(
@@ -379,7 +375,7 @@ async def latest_orders(
 ) -> list[LastRevision]:
     """Return the last revision of each order, the newest first, filtered by the ledger cache.
 
-    before  a revision's number; only orders whose last revision has a smaller number are returned
+    before  only orders whose last revision has a smaller number
     """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]
@@ -390,7 +386,7 @@ async def latest_orders(
 
 
 async def last_revision(connection: AsyncConnection) -> int:
-    """Return the number of the last revision; 0 where there is none."""
+    """Return the number of the last revision; 0 if there is none."""
     found = await connection.execute(text("SELECT max(seq) FROM revisions"))
     return int(found.scalar_one() or 0)
 
@@ -409,7 +405,7 @@ async def revisions_of_order(
 
 
 async def drop_ledger_lines(connection: AsyncConnection) -> None:
-    """Empty the cache of ledger lines. The next reconciliation fills it again."""
+    """Empty the cache of ledger lines, which the next reconciliation fills again."""
     await connection.execute(text("DELETE FROM takings"))
 
 

@@ -1,8 +1,8 @@
 """Lists of orders by outcome and by finding, in the order of their last revision.
 
-Without them, the newest orders of a rare finding would be found only by reading through the
-revisions. The publishing transaction updates them. Like the ledgers, they are a cache: `refold
---all` builds them anew, and `db check` compares.
+Without them, the newest orders of a rare finding would be found only by reading all revisions. The
+publishing transaction updates them. Like the ledgers, they are a cache: `refold --all` builds them
+anew, and `db check` compares.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from app.database import statements
 from app.orders.counter_store import OUTCOME, LedgerWords, words_of
 
 LastNumbers = Mapping[str, int]
-"""The number of the last revision of each order."""
+"""Number of the last revision of each order."""
 
 _COLUMNS: Final = ("word", "seq", "order_key")
 _LAST: Final = (
@@ -54,8 +54,7 @@ Listed = tuple[str, int, str]
 
 
 def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:
-    """Return the list entries of these orders: one for each word that describes an order's ledger.
-    An order that was never published has no entry."""
+    """Return the list entries of these orders, one for each word of a published ledger."""
     return {
         (word, numbers[order], order)
         for order, words in ledgers.items()
@@ -75,7 +74,7 @@ def leave_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 def enter_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Add orders to lists. An entry that already exists stays."""
+    """Add orders to lists; existing entries stay."""
     statements.insert_rows(
         connection,
         table="order_listings",
@@ -103,7 +102,7 @@ async def list_anew(connection: AsyncConnection) -> None:
 
 
 async def stored_counts(connection: AsyncConnection) -> Counter[str]:
-    """Return the number of orders in each list, by the word that names the list."""
+    """Return the number of orders in each list, by the list's word."""
     rows = await connection.execute(text(_KEPT))
     return Counter({row[0]: int(row[1]) for row in rows})
 

@@ -1,13 +1,12 @@
 """The outbox: revisions that the shop is to be notified of, written in the publishing transaction.
 
-One row is one revision. An order's waiting rows are rescheduled together, and only the first of
-them may be taken, so that the shop is notified of an order in the order of its revisions. A process
-that takes a row reschedules it for a while (its lease). If that process dies, the row comes due
-again.
+One row is one revision. Of an order's waiting rows, only the first may be taken, so that the shop
+is notified in the order of revisions. A taken row is rescheduled for a while (its lease), so that
+it comes due again if the process dies.
 
 A destination has a row of its own while it accepts nothing. Once notifications of several orders
-have failed, the destination is away, and its row has the instant of the next probe. The process
-that probes moves that instant, as with a lease, so that all processes together send one probe.
+have failed, it is away, and the row has the instant of the next probe. The process that probes
+moves this instant, so that all processes together send one probe. Leaves out: sending.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,8 +27,10 @@ State = Literal["waiting", "stuck", "delivered", "dead"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 """States of a notification.
 
-waiting: due now or later · stuck: waiting, and refused twice though the shop is not away ·
-delivered: the shop answered 2xx · dead: given up until a person asks
+waiting    due now or later
+stuck      waiting, and refused twice though the shop is not away
+delivered  the shop answered 2xx
+dead       given up until a person asks
 """
 
 _STUCK_AFTER: Final = 2
@@ -85,9 +86,9 @@ _HEADS: Final = (
 class Notification:
     """A notification that a process has leased.
 
-    since  the time from which the service counts how long it has tried in vain
-    tries  the number of earlier attempts to send the notification
-    until  the end of the lease; a later result is ignored
+    since  time from which vain attempts count
+    tries  earlier attempts to send it
+    until  end of the lease; a later result is ignored
     """
 
     published: Published
@@ -114,12 +115,12 @@ class SendResult:
 class Away:
     """State of a destination whose last attempts have all failed.
 
-    since     the instant of the first of these failures
-    failures  the number of failed attempts since then; simultaneous attempts count once
+    since     instant of the first of these failures
+    failures  failed attempts since then; simultaneous ones count once
     probe_at  when the next attempt may be made
-    problem   a code for why the last attempt failed
-    only      the number of the notification if only one notification has failed, else None. This
-              notification may itself be the cause, so other notifications are sent as usual
+    problem   code for why the last attempt failed
+    only      number of the only notification that failed, else None. It may itself be the cause, so
+              others are sent as usual
     """
 
     since: Instant
@@ -150,8 +151,7 @@ class ListedNotification:
 def write_notifications(
     connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
 ) -> None:
-    """Queue a notification of each revision. The notifications are due now, and their numbers begin
-    at `first`.
+    """Queue a notification of each revision, numbered from `first` and due now.
 
     The revisions may be dated later: see `History.instant_at`.
     """
@@ -164,7 +164,7 @@ def write_notifications(
 
 
 async def next_notification(connection: AsyncConnection) -> Instant | None:
-    """Return when the next notification is due; None where nothing waits."""
+    """Return when the next notification is due; None if none waits."""
     found = await connection.execute(
         sa.text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
     )
@@ -182,13 +182,11 @@ async def take_notifications(
 ) -> list[Notification]:
     """Lease up to `limit` due notifications to this process, at most one of each order.
 
-    Untried notifications come first. Then come the notifications that have waited longest since
-    their last attempt. If there are both, retries get a quarter of the places, so that neither kind
-    delays the other for long.
+    Untried ones come first, then those that waited longest since their last attempt. Retries get a
+    quarter of the places, so that neither kind delays the other for long.
 
-    whenever_due  whether to include notifications that are not due yet, for a probe. The newest
-                  untried notification then comes first. It is the most likely to be accepted,
-                  because the shop may refuse an older notification for its content
+    whenever_due  whether to include notifications that are not due, for a probe. The newest untried
+                  one then comes first, because the shop may refuse older ones for their content
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -213,10 +211,10 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Find notifications and probes that a fast clock has delayed, and make them due now.
+    """Make notifications and probes due now that a fast clock has delayed.
 
-    A probe or an untried notification is delayed if it is due after `beyond`. A retry is delayed if
-    it would wait longer than the longest pause.
+    A probe or an untried notification is delayed if it is due after `beyond`; a retry, if it would
+    wait longer than the longest pause.
     """
     await connection.execute(
         sa.text(
@@ -245,9 +243,8 @@ async def settle_notifications(
 ) -> None:
     """Store the results of taken notifications.
 
-    If a notification will be retried, later notifications of the same order wait for the same
-    instant. Otherwise the later notifications become due now. A row is skipped if another process
-    has taken the notification after the lease ended.
+    An order's later notifications wait for a retry, or else come due now. A row that another
+    process took after the lease is skipped.
     """
     for one in results:
         found = await connection.execute(
@@ -303,8 +300,7 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Claim the probe due at `seen.probe_at`. Return False if another process has already claimed
-    it."""
+    """Claim the probe due at `seen.probe_at`. Return False if another process was faster."""
     found = await connection.execute(
         sa.text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
@@ -316,8 +312,8 @@ async def claim_probe(
 
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
-    """Store that a destination currently accepts no notification. If this is stored already, keep
-    the stored instant of the first failure."""
+    """Store that a destination accepts no notification, and keep the instant of its first
+    failure."""
     await connection.execute(
         sa.text(
             "INSERT INTO destinations_away "
@@ -353,14 +349,13 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Set notifications due again, and restart the period after which they are given up.
+    """Set notifications due again, restart the period after which they are given up, and return
+    their number.
 
-    A destination that has accepted nothing lately may be tried at once. Returns the number of
-    notifications.
+    A destination that accepted nothing lately may be tried at once.
 
-    revisions  the numbers of the notifications, in any state. None selects all notifications that
-               were tried and never accepted, including those given up. It leaves out untried
-               notifications, which are sent anyway
+    revisions  numbers of notifications in any state; None for all that were tried and never
+               accepted, also given up
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
@@ -392,11 +387,10 @@ async def notifications_in(
 ) -> list[ListedNotification]:
     """Return notifications, newest first.
 
-    state    state of the notifications to return; None for all states
-    is_away  whether the destination is away; if so, no notification counts as stuck
-    order    order of the notifications to return; None for all orders
-    before   a notification's number; only notifications with lower numbers are returned; None for
-             all
+    state    only this state; None for all
+    is_away  whether the destination is away, so that none counts as stuck
+    order    only this order; None for all
+    before   only lower numbers; None for all
     """
     if state == "stuck" and is_away:
         return []
@@ -452,10 +446,10 @@ def _state(
 class Stuck:
     """Notifications that a shop refuses although it can be reached.
 
-    count    number of stuck notifications, at most `enough`
-    order    order of the notification that waits longest
-    since    when that notification began to wait
-    problem  a code for why the last try of that notification failed
+    count    stuck notifications, at most `enough`
+    order    order of the oldest one
+    since    when the oldest began to wait
+    problem  code for why the oldest failed last
     """
 
     count: int
@@ -465,9 +459,11 @@ class Stuck:
 
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
-    """Return the number of stuck notifications, with the facts of the oldest one. Return None if no
-    notification is stuck. The count stops at `enough`. Call this only if the shop's destination
-    accepts notifications."""
+    """Return the number of stuck notifications, up to `enough`, and facts on the oldest; None if
+    there are none.
+
+    Call this only if the shop's destination accepts notifications.
+    """
     some = sa.select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
     rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))
     if not rows:
@@ -477,8 +473,7 @@ async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> St
 
 
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
-    """Return two counts: the waiting notifications, and the notifications that were given up. Each
-    count stops at `enough`."""
+    """Return how many notifications wait and how many were given up, each up to `enough`."""
     counts = []
     states: tuple[State, ...] = ("waiting", "dead")
     for state in states:

@@ -6,10 +6,12 @@ Between (1) and (3) other processes skip what was taken. If this process dies th
 notifications come due again and are sent with the same ids. No transaction is open while the
 process waits for the shop.
 
-A shop is away once notifications of two orders have failed and none was accepted in between. From
-then on, one process at a time sends a single notification as a probe, after short pauses. Once a
-probe is accepted, all waiting notifications are sent at once. If only one notification is refused,
-it may itself be the cause: it is retried with growing pauses, and delays only its own order.
+A shop is away once notifications of two orders have failed and none was accepted in between. Then
+one process at a time sends a single notification as a probe, after short pauses. An accepted probe
+releases all waiting notifications. A single refused notification may itself be the cause: it is
+retried with growing pauses, and delays only its own order.
+
+Leaves out: storing (`notification_store`).
 """
 
 import asyncio
@@ -54,10 +56,10 @@ State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
-"""Most simultaneous requests to the shop: as many as a small shop's server can handle."""
+"""Most simultaneous requests to the shop, for a small shop's server."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that the shop has to answer. It should answer before it processes the notification."""
+"""Seconds that the shop has to answer, which it should do before processing."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Pause before the second try. Each further pause is four times as long."""
@@ -69,13 +71,13 @@ LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
 """Longest pause between two probes, unless the shop asked for a longer one (Retry-After)."""
 
 LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause that a shop may ask for (Retry-After). A proxy in front may ask for hours."""
+"""Longest pause that a shop may ask for (Retry-After), because a proxy may ask for hours."""
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """Time after which a notification is given up. A shop may be down for a weekend."""
 
 MOST_NAMED: Final = 20
-"""Most notifications that the audit trail names when a person sends some again. All are counted."""
+"""Most notifications named in the audit trail when a person sends some again. All are counted."""
 
 KIND: Final[Literal["order.revised"]] = "order.revised"
 
@@ -96,8 +98,10 @@ class Shop:
 
 
 def shop_of(settings: Settings) -> Shop | None:
-    """Return the shop that is notified of every revision; None if no shop is configured. Raises
-    ConfigurationError if its secret cannot sign."""
+    """Return the shop that is notified of every revision; None if none is configured.
+
+    Raises ConfigurationError if its secret cannot sign.
+    """
     shop = settings.shop
     if shop.url is None or shop.secret is None:
         return None
@@ -115,14 +119,13 @@ class Notifier:
 
 
 def destination_of(url: str) -> str:
-    """Return a digest that identifies an address. The address itself may contain a credential and
-    must not be shown."""
+    """Return a digest that identifies an address. The address may contain a credential."""
     return sha256(url.encode("utf-8")).hexdigest()
 
 
 async def notify_due(notifier: Notifier) -> int:
-    """Send up to AT_ONCE due notifications. If the shop is away, send only one. Returns the number
-    of notifications sent."""
+    """Send up to AT_ONCE due notifications, or only one if the shop is away. Return how many were
+    sent."""
     context, shop = notifier.context, notifier.shop
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -159,8 +162,8 @@ async def notify_due(notifier: Notifier) -> int:
 
 
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
-    """Lease the notifications to send now to this process, and return them. Return none if another
-    process has leased them first, or if the destination must not be tried yet."""
+    """Lease the notifications to send now. Return none if another process was faster, or if the
+    destination must not be tried yet."""
     destination, take = notifier.shop.destination, notification_store.take_notifications
     async with notifier.context.database.writing() as connection:
         health = await notification_store.away(connection, destination)
@@ -223,11 +226,11 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Return the state of the shop, and the result of each notification. The notifications were
-    sent at the same time, and `answers` has the answer to each of them.
+    """Return the state of the shop, and the result of each notification, sent together and answered
+    by `answers`.
 
-    Each notification is about a different order. The state is None if the shop accepted a
-    notification, or if the only notification is given up.
+    Each is about a different order. The state is None if the shop accepted one, or if the only one
+    is given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -261,8 +264,7 @@ def _result(
 ) -> SendResult:
     """Return the result of one notification.
 
-    again_at  when to try again if the shop refused the notification; None computes the time from
-              the number of attempts
+    again_at  when to try again after a refusal; None computes it from the number of attempts
     """
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
@@ -288,9 +290,8 @@ def pause_after(
 ) -> Duration:
     """Return the pause before the next try of a notification that the shop refused.
 
-    The pause grows with each try. The shop may ask for a longer one (Retry-After, in seconds). Up
-    to a sixteenth is added, depending on the notification's number, so that notifications that
-    failed together are not all retried together.
+    It grows with each try. The shop may ask for a longer one (Retry-After, in seconds). Up to a
+    sixteenth is added, by the notification's number, so that retries are spread.
 
     busy  whether the shop answered that it had too many requests
     """
@@ -301,11 +302,9 @@ def pause_after(
 
 
 def notification_id(published: Published) -> str:
-    """Return the notification's id. The id is the same for all attempts to send the notification,
-    and is different for every revision.
+    """Return the notification's id, equal for all attempts and different for every revision.
 
-    The ids differ even if a database was replaced by an older one and a new revision got the same
-    number.
+    It differs even for a number that an older, restored database assigns again.
     """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
@@ -324,8 +323,8 @@ def notification_body(
 ) -> bytes:
     """Return the body: `type`, `timestamp`, and the feed's entry.
 
-    The body has the same bytes at every try, unless the shop has stated something since, or the
-    window of a slow payment has changed.
+    Its bytes are equal at every try, unless the shop has stated something or the payment window has
+    changed.
 
     See https://www.standardwebhooks.com, "Payload structure".
     """
@@ -348,7 +347,7 @@ async def list_notifications(
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications below a number, newest first, by state and order where given."""
+    """Return notifications below a number, newest first, by state and order if given."""
     url = context.settings.shop.url
     async with context.database.reading() as connection:
         away = url and await notification_store.away(connection, destination_of(url))
@@ -393,11 +392,10 @@ async def redeliver(
 ) -> int:
     """Set notifications due again. A running service or worker sends them at once.
 
-    revisions  numbers of the notifications; None for all notifications that were tried and never
-               accepted, including those that were given up
+    revisions  numbers of the notifications; None for all that were tried and never accepted, also
+               given up
 
-    Raises NotFoundError if a number has no notification, UsageError if the person has no
-    permission.
+    Raises NotFoundError if a number has no notification, UsageError without permission.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()

@@ -1,8 +1,7 @@
-"""Facts that the shop states about an order.
+"""Facts that the shop states about an order: price, placement, cancellation, fulfillment, payments.
 
-They are the order's price and the parts of it that were paid otherwise; when the order was placed,
-canceled and fulfilled; and the provider's payments or sessions that belong to it. Facts are only
-added: a later fact corrects an earlier fact.
+Facts are only added; a later fact corrects an earlier one. Leaves out: what facts mean for the
+outcome.
 """
 
 from collections.abc import Sequence
@@ -26,8 +25,7 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop. Return None if orders have
-    never needed a price, or if the settings do not require one now."""
+    """Return since when orders need a price from the shop; None if they need none."""
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -35,9 +33,9 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if they need none.
-    Store this instant if the settings newly require prices. Delete it if they no longer do.
+    """Return since when orders need a price from the shop; None if they need none.
 
+    Stores this instant if the settings newly require prices, and deletes it if they no longer do.
     Call this when a process starts to serve.
     """
     database, required = context.database, context.settings.requires_order_record
@@ -105,11 +103,11 @@ class OrderFacts:
 
 
 class TendersDoNotFit(UsageError):
-    """Error: the order's tenders exceed its price, or have another currency than the price."""
+    """Error: the order's tenders exceed its price, or have another currency."""
 
 
 class ReferenceTaken(UsageError):
-    """Error for a reference that already belongs to another order, `order`. Nothing was written."""
+    """Error: a reference already belongs to another order, `order`. Nothing was written."""
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
@@ -124,11 +122,9 @@ class ReferenceTaken(UsageError):
 async def tell_order(
     context: AppContext, facts: OrderFacts, *, author: str = OWNER
 ) -> list[Record]:
-    """Store new facts. Stating known facts again changes nothing.
+    """Store new facts, and return the new records. Known facts change nothing.
 
-    Returns the new records.
-
-    author  who states the facts; stored in the records, and in the audit trail if the price changes
+    author  who states the facts, for the records, and for the audit trail if the price changes
 
     Raises ReferenceTaken and TendersDoNotFit without writing anything.
     """
@@ -156,12 +152,10 @@ def news(
     author: str,
     lost_at: Instant | None = None,
 ) -> list[Record]:
-    """Return the new records for these facts, without facts that are already recorded.
+    """Return new records for these facts, without recorded ones. Raises TendersDoNotFit.
 
-    lost_at  when the database last lost statements of the shop. An earlier denial may be outdated,
-             so a new denial is recorded again
-
-    Raises TendersDoNotFit.
+    lost_at  when the database last lost statements of the shop; a new denial is then recorded
+             again, because the earlier one may be outdated
     """
     fresh = _priced(known, facts, now=now, author=author)
     moments: tuple[tuple[Moment, RecordKind, RecordKind], ...] = (
@@ -184,8 +178,8 @@ def news(
 def _priced(
     known: Sequence[Record], facts: OrderFacts, *, now: Instant, author: str
 ) -> list[Record]:
-    """Return a record of the order's price, tenders and date. Return no record if all three are
-    already known. Raises TendersDoNotFit."""
+    """Return a record of the order's price, tenders and date, unless all are known. Raises
+    TendersDoNotFit."""
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
     tenders = facts.tenders
@@ -245,7 +239,7 @@ def named(
     now: Instant,
     author: str,
 ) -> list[Record]:
-    """Return records for references that are new for the order or that have a new amount."""
+    """Return records for references that are new for the order or have a new amount."""
     recorded = {(record.source, record.session, record.payment) for record in known}
     amounts = {
         (record.source, record.session): record.money
@@ -274,8 +268,8 @@ def named(
 def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
     """Raise ReferenceTaken for a reference that belongs to another order.
 
-    A reference belongs to an order if the shop named it, if a session was opened, or if the
-    provider's events say so. No other transaction can link references until this transaction ends.
+    The shop named it, a session was opened, or the provider's events say so. No other transaction
+    can link references until this one ends.
     """
     if not references:
         return

@@ -1,7 +1,7 @@
 """Notes on orders, which one person leaves for the next.
 
 A note is an entry of the audit trail, so it is only added and is sealed with the others. It holds
-no personal data, so an erasure does not change it.
+no personal data, so an erasure leaves it.
 """
 
 from typing import Final
@@ -21,8 +21,8 @@ ABOVE_ALL: Final = 2**62
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order.
 
-    Raises UsageError if the person has no permission, or if the note is empty, too long or contains
-    a phone number. Raises NotFoundError for an unknown order.
+    Raises UsageError without permission, or if the note is empty, too long or has a phone number.
+    Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -40,6 +40,6 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
 
 
 async def notes_of(context: AppContext, order: str) -> list[AuditEntry]:
-    """Return the notes on an order, newest first, at most SHOWN. Each note is an audit entry. The
-    entry's `reason` is the text of the note."""
+    """Return the notes on an order as audit entries, newest first, at most SHOWN. `reason` has the
+    text."""
     return await trail(context, subject=order, action="note_added", before=ABOVE_ALL, limit=SHOWN)

@@ -1,10 +1,11 @@
-"""Session requests that the payment service has not answered yet, and which process asks again.
+"""Session requests without an answer of the payment service, and which process asks again.
 
-A row is written in the transaction that commits the key, and removed in the transaction that
-records the answer. So when a process dies, the next process finds its open requests. The process
-that asks the service holds the row, so that only one of several processes asks at a time.
+The transaction that commits the key writes the row, and the one that records the answer removes it.
+So the next process finds a dead process's open requests. The process that asks holds the row, so
+that only one asks at a time.
 
-The request has the customer's data: it is stored only as long as it may have to be sent again.
+A request has the customer's data, so it is stored only as long as it may be sent again. Leaves out:
+asking.
 """
 
 from collections.abc import Sequence
@@ -23,11 +24,11 @@ _COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 class PendingSession:
     """A session request without an answer.
 
-    request     the body, byte for byte as it was first sent
+    request     the body, byte for byte as first sent
     due_at      latest time at which the service is asked again
-    held_until  end of the time in which only the process that holds the row may ask
-    tries       number of rounds that have ended without an answer
-    in_vain     number of these rounds in which the service was reachable
+    held_until  end of the time in which only the holding process may ask
+    tries       rounds that ended without an answer
+    in_vain     these rounds in which the service was reachable
     """
 
     key: str
@@ -40,8 +41,7 @@ class PendingSession:
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
-    """Store a request that waits for a clear answer. Change nothing if the request is stored
-    already."""
+    """Store a request that waits for a clear answer, unless it is stored already."""
     connection.ask(
         "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
         "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
@@ -61,11 +61,10 @@ _OF_KEY: Final = statement("SELECT {columns} FROM unanswered WHERE key = ?", col
 def due_sessions(
     connection: PlainConnection, *, now: Instant, beyond: Instant, limit: int
 ) -> Sequence[PendingSession]:
-    """Return up to `limit` requests that are due and not held. The requests that have waited
-    longest come first.
+    """Return up to `limit` requests that are due and not held, longest waiting first.
 
-    beyond  latest instant that a due time or hold can have. If a due time or hold is later, a fast
-            clock has set it, and the request counts as due
+    beyond  latest instant of a due time or hold. A later one was set by a fast clock, and counts as
+            due
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -95,8 +94,7 @@ def hold(
 ) -> bool:
     """Reserve a request for this process. Return False if another process holds it, or it is gone.
 
-    beyond  latest instant that the end of a hold can have. If a hold ends later, a fast clock has
-            set it, and the hold is ignored
+    beyond  latest instant of a hold's end. A later one was set by a fast clock, and is ignored
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "
@@ -107,8 +105,7 @@ def hold(
 
 
 def release_session(connection: PlainConnection, key: str) -> None:
-    """Release a request that this process holds. Another process may then send the request without
-    waiting."""
+    """Release a request that this process holds, for another to send at once."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 
@@ -120,7 +117,7 @@ def release_all(connection: PlainConnection) -> None:
 def put_off(
     connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
-    """Release a request. The service is asked again no later than `until`."""
+    """Release a request, and ask again no later than `until`."""
     connection.ask(
         "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
         (until, tries, in_vain, key),

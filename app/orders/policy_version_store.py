@@ -8,6 +8,7 @@ The policy is in one row of `meta`; its short name is stored beside each order's
     (no row)     not known: a new database, or a rebuild that was interrupted
 
 The row is written after due marks in the same transaction, so that locks are taken in one order.
+Leaves out: folding.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""Orders that received money, by their last fold. Orders that were never folded are due anyway."""
+"""SQL for orders that received money, by their last fold. Others are due anyway."""
 
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "
@@ -45,7 +46,7 @@ _SET_DUE: Final = (
 
 
 def _setting_due(some: str) -> dict[str, str]:
-    """Return SQL, by dialect, that makes orders due. The subquery `some` selects these orders."""
+    """Return SQL, by dialect, that makes the orders of the subquery `some` due."""
     return {
         "sqlite": statement(
             "{set_due} WHERE order_key IN ({some}) RETURNING order_key",
@@ -67,11 +68,10 @@ _SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 
 
 def rules_of(policy: str) -> str:
-    """Return the short name of a policy's rules. The name combines the engine's version and a
-    digest of the whole policy.
+    """Return the short name of a policy's rules: the engine's version and a digest of the policy.
 
-    The name is stored with each order, so that the orders folded by these rules are known even
-    after an interrupted upgrade or rebuild.
+    It is stored with each order, so that a fold's rules are known after an interrupted upgrade or
+    rebuild.
     """
     return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
@@ -89,7 +89,7 @@ async def noted_policy(connection: AsyncConnection) -> str | None:
 
 
 async def anything_folded(connection: AsyncConnection) -> bool:
-    """Return whether any order was ever folded. The first fold of an order stores a revision."""
+    """Return whether any order was ever folded, which stores a revision."""
     found = await connection.execute(
         text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
     )
@@ -97,8 +97,7 @@ async def anything_folded(connection: AsyncConnection) -> bool:
 
 
 async def note_policy(connection: AsyncConnection, policy: str) -> None:
-    """Store this policy as the present policy: every order was folded by it, or is due to be folded
-    by it."""
+    """Store the present policy: every order was folded by it, or is due."""
     await connection.execute(text(_NOTE), {"value": policy})
 
 
@@ -118,8 +117,7 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
 
 
 def note_folded(connection: PlainConnection, policy: str) -> bool:
-    """Record that orders were folded by this policy. Return whether another policy was stored
-    before."""
+    """Record that orders were folded by this policy. Return whether another was stored before."""
     noted = connection.ask(
         "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
         (_SEVERAL, _SEVERAL, policy, _to(policy)),
@@ -128,19 +126,17 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """Delete the stored text of the policy. Without this text, nobody knows which policy folded
-    each order."""
+    """Delete the stored policy, so that the rules of past folds count as unknown."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
 async def set_some_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> list[str]:
-    """Set up to `limit` orders due, in key order, beginning after `after`. Return these orders.
+    """Set up to `limit` orders due, in key order after `after`, and return them.
 
-    An order that is already due keeps its due time. Each order's mark gets a new generation, as
-    with new evidence: a fold under way is dropped, and other results made from the order become
-    outdated.
+    A due order keeps its time. Each mark gets a new generation, as with new evidence, so that a
+    running fold is dropped.
     """
     sql = _SET_SOME_DUE[connection.dialect.name]
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
@@ -152,8 +148,7 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """Return the instant since which orders need a price from the shop; None if no instant is
-    stored."""
+    """Return since when orders need a price from the shop; None if no instant is stored."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
@@ -162,8 +157,7 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Store now as the instant since which orders need a price from the shop, unless one is
-    stored."""
+    """Store now as the instant since which orders need a price, unless one is stored."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
@@ -174,14 +168,12 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """Delete the stored instant since which orders need a price from the shop. Orders no longer
-    need such a price."""
+    """Delete the instant since which orders need a price. They no longer need one."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return the number of accepted gaps if orders must still be set due because of a gap.
-    Otherwise return None."""
+    """Return the number of accepted gaps if orders must still be set due for them; else None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None
@@ -190,8 +182,8 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Examine the next `limit` orders after the order `after`. Mark those that have money to be
-    folded again. Return the last examined order, or None if no order is left."""
+    """Set those of the next `limit` orders after `after` due that have money. Return the last
+    examined one; None at the end."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:
@@ -202,8 +194,7 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Store the number of accepted gaps after which orders with money were already marked to be
-    folded again."""
+    """Store the number of accepted gaps for which orders were set due."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "

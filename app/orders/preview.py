@@ -5,8 +5,7 @@
                    known at each order's last publication
     3 holds        of orders that only the rules of this version make fulfillable
 
-The preview leaves out changes that time alone brings, and evidence since the last publication. It
-writes nothing.
+Leaves out: changes by time alone, evidence since the last publication, and writing.
 """
 
 from collections import Counter
@@ -35,9 +34,9 @@ class Preview:
     """Effects of an upgrade.
 
     migrations  number and title of each migration that is due
-    outcomes    number of orders that change, by (outcome before the upgrade, outcome after it)
+    outcomes    number of changed orders, by (outcome before, outcome after)
     held        each order that would be held, as JSON values
-    seen        number of orders that were read, and number of those that cannot be folded
+    seen        number of orders that were read, and of those that cannot be folded
     """
 
     before: str | None
@@ -63,8 +62,8 @@ class Preview:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the preview as table rows. There is a row for each migration, then for each
-        outcome, then for each order that would be held."""
+        """Return the preview as table rows: migrations, then outcomes, then orders that would be
+        held."""
         migrations = [{"what": "migration", "name": f"{v} {b}"} for v, b in self.migrations]
         outcomes = [{"what": "outcome", **each} for each in self.document()["outcomes"]]
         held = [
@@ -98,11 +97,10 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Return the preview of an upgrade. If a migration is due, the preview has only the migrations,
-    and no orders are folded.
+    """Return the preview of an upgrade. If a migration is due, it has no orders.
 
     version   the version of the database
-    progress  called with the number of orders read so far, and the number of all orders
+    progress  called with the number of orders read so far, and of all orders
     """
     preview = Preview(
         before=version, after=schema.NEWEST, migrations=schema.versions_after(version)

@@ -1,8 +1,9 @@
 """Proves the laws on stored evidence: a history in any order and grouping gives the same ledger.
 
-Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins the
-parts again by union, and folds: the document must be the same, byte for byte. It then adds a
-redelivery, which may change only counts, and compares both ways to fold as of an earlier instant.
+Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins
+these by union, and folds: the document must be equal, byte for byte. Then a redelivery may change
+only counts, and both ways to fold as of an earlier instant must agree. Leaves out: whether the
+rules are right.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Most events of an order that gets all trials. A hundred trials of it take some seconds.
-A larger order gets fewer trials, so that the order takes no longer."""
+"""Most events of an order that gets all trials, some seconds for a hundred. Larger orders get
+fewer."""
 
 LEAST: Final = 5
 """Fewest trials of any order."""
@@ -111,9 +112,8 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order with this many events. An order with up to EVENTS
-    events gets `shuffles` trials. An order with more events gets fewer trials, but at least LEAST.
-    """
+    """Return the number of trials for an order: `shuffles`, or fewer beyond EVENTS, but at least
+    LEAST."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 
@@ -122,9 +122,8 @@ def prove(
 ) -> Iterator[list[CounterExample]]:
     """Yield the counterexamples of each trial of one history.
 
-    A trial takes the first delivery of each event and one further delivery chosen at random. So the
-    time of a trial depends on the number of events, not of deliveries. A trial must give the order
-    the same position as the whole history.
+    A trial takes each event's first delivery and a random further one, so its time depends on
+    events, not deliveries. It must give the whole history's position.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
@@ -155,7 +154,6 @@ def prove(
 
 
 def _thinned(history: History, events: Sequence[Sequence[Delivery]], chance: Chance) -> History:
-    """Return the history with only the first and one random later delivery of each event."""
     kept = [first for first, *_ in events]
     kept += [chance.choice(later) for _, *later in events if later]
     return History(order=history.order, deliveries=frozenset(kept), records=history.records)
@@ -166,7 +164,7 @@ def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
 
 
 def _regrouped(history: History, chance: Chance) -> History:
-    """Shuffle a history, cut it into overlapping parts, and return the union of the parts."""
+    """Return the union of overlapping parts of the shuffled history."""
     deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
     records = sorted(history.records, key=lambda r: r.record_id)
     chance.shuffle(deliveries)
@@ -180,7 +178,7 @@ def _regrouped(history: History, chance: Chance) -> History:
 
 
 def _redelivered(history: History, chance: Chance, as_of: Instant) -> History:
-    """Add a later redelivery of one delivery. This may change counts, but not the ledger's
+    """Add a later redelivery of one delivery, which may change counts but not the ledger's
     position."""
     if not history.deliveries:
         return history

@@ -1,8 +1,7 @@
 """Published revisions, as the outcome feed and the shop's notifications show them; their numbers.
 
-Numbers are consecutive, and none is assigned twice, not even by a database that was restored from a
-backup. The numbers assigned since the backup are unknown, so a restore continues far beyond them.
-Each such gap is noted in `meta`, to distinguish it from any other.
+Numbers are consecutive and never assigned twice. The numbers assigned since a backup are unknown,
+so a restore continues far beyond them, and notes the gap in `meta`. Leaves out: publishing.
 """
 
 import json
@@ -27,7 +26,7 @@ PUBLISHED_COLUMNS: Final = (
     "before_fulfillable",
     "because",
 )
-"""The columns of `revisions` that a published revision is made of."""
+"""Columns of `revisions` in a published revision."""
 
 REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 
@@ -64,22 +63,22 @@ AHEAD: Final = 2**40
 """Fewest numbers that a restore skips: more than were assigned since any backup."""
 
 A_SECOND: Final = 2**20
-"""Numbers reserved for each second since 1970: more than are assigned in a second. So a later
-restore always continues with higher numbers."""
+"""Numbers reserved for each second since 1970, more than are assigned in one. So a later restore
+always continues with higher numbers."""
 
 MAX_NUMBER: Final = 2**53 - 1
-"""Largest integer that every JSON reader represents exactly. A restore in 2242 would exceed it."""
+"""Largest integer that every JSON reader represents exactly. A restore would exceed it in 2242."""
 
 _JUMP: Final = "revisions after "
-"""Prefix of a name in `meta` that ends with the last number before a restore.
-The value is the first number after the restore."""
+"""Prefix of a name in `meta`, before the last number before a restore. The value is the first
+number after it."""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
     """Return the first number that a restored database assigns.
 
-    head   last number that was assigned in the backup
-    given  last number that was assigned in the replaced database, where known
+    head   last number assigned in the backup
+    given  last number assigned in the replaced database, if known
 
     Raises StoreUnavailable if the number is too large for JSON readers.
     """
@@ -93,17 +92,15 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """Return the last number of the feed; 0 if nothing was ever published.
-
-    A restore skips numbers. Until the next revision, return the last number that it skipped.
-    """
+    """Return the last number of the feed, even if a restore skipped it; 0 if nothing was ever
+    published."""
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
     return max(counter or 0, newest or 0)
 
 
 async def go_on_from(connection: AsyncConnection, first: int) -> None:
-    """Make `first` the feed's next number. Also record that the numbers before it are skipped."""
+    """Make `first` the feed's next number, and record the skipped numbers."""
     head = await head_of(connection)
     await connection.execute(
         text(
@@ -119,8 +116,7 @@ async def go_on_from(connection: AsyncConnection, first: int) -> None:
 
 
 async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
-    """Return the numbers at which restores have interrupted the feed, sorted. Each pair has the
-    last number before a restore and the first number after it."""
+    """Return the last number before and the first number after each restore, sorted."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_JUMP}%"}
     )
@@ -128,11 +124,10 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor from which a reader must continue if its own cursor is beyond the feed's
-    end.
+    """Return the cursor to continue from for a reader whose cursor is beyond the feed's end.
 
-    Such a reader has read every revision that was published before the last restore. It may have
-    missed every later revision. If no restore was noted, the reader may have missed any revision.
+    Such a reader has read every revision before the last restore and may lack all later ones;
+    without a noted restore, any.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0
@@ -141,8 +136,8 @@ async def place_to_read_from(connection: AsyncConnection) -> int:
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
     """Return a sentence for each fault in the numbers of the feed.
 
-    The numbers must be 1, 2, 3 …, without the numbers that restores skipped. The counter must be at
-    the last number.
+    They must be 1, 2, 3 … without those that restores skipped, and the counter must be at the last
+    one.
     """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]

@@ -18,7 +18,7 @@ from reconcile.ledger.ledger_documents import WindowDocument
 __all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 
 LOOK_AGAIN_S: Final = 0.2
-"""Pause between two checks of a waiting reader. A check costs one indexed read."""
+"""Seconds between two checks of a waiting reader. A check costs one indexed read."""
 
 
 async def read_feed(
@@ -44,10 +44,9 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of the revisions on a page that are out of date, because their order has a
-    later revision.
+    """Return the numbers of revisions on a page whose order has a later one.
 
-    Without these numbers, a late reader would ship an order that was paid and then refunded.
+    Without them, a late reader would ship an order that was paid and then refunded.
     """
     if not page:
         return []
@@ -58,8 +57,8 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
 async def read_from(context: AppContext, *, after: int) -> int | None:
     """Return the cursor to read from if `after` is beyond the end of the feed; else None.
 
-    A reader has such a cursor if the database was silently replaced by an older one. The reader
-    would wait for numbers that never come.
+    That happens if an older database replaced this one. The reader would wait for numbers that
+    never come.
     """
     async with context.database.reading() as connection:
         if after <= await head_of(connection):
@@ -103,8 +102,8 @@ class OutcomePageDocument(TypedDict):
 async def outcome_documents(
     context: AppContext, page: Sequence[Published]
 ) -> list[OutcomeDocument]:
-    """Return entries of the feed as JSON values. The shop's facts and the payment windows are the
-    present ones."""
+    """Return entries of the feed as JSON values, with present facts of the shop and payment
+    windows."""
     orders = {each.order for each in page}
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, orders)
@@ -115,7 +114,7 @@ async def outcome_documents(
 def outcome_document(
     published: Published, facts: ShopFacts, *, window: PaymentWindow
 ) -> OutcomeDocument:
-    """Return one entry of the feed as JSON values. The shop's notifications contain the same."""
+    """Return one entry of the feed as JSON values, as in the shop's notifications."""
     before: BeforeDocument | None = None
     if published.before_outcome is not None:
         before = {

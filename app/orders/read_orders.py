@@ -1,4 +1,4 @@
-"""Reads ledgers, always folded from current evidence, never from the cache.
+"""Reads ledgers, always folded from current evidence. Leaves out: the cache, except to list orders.
 
 An order that the fold worker is about to hold is read as held already.
 """
@@ -115,7 +115,7 @@ class OrderPageDocument(TypedDict):
 
 
 FOLDS_IN_A_ROW: Final = 25
-"""Orders folded in a row before other requests are served: about a millisecond of work."""
+"""Orders folded in a row before other requests are served: about a millisecond."""
 
 
 class _Explained(NamedTuple):
@@ -129,8 +129,8 @@ class _Explained(NamedTuple):
 
 
 async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
-    """Return one order's ledger as of an instant, by default now.
-    Raises NotFoundError if nothing was known of the order at that instant."""
+    """Return one order's ledger as of an instant, by default now. Raises NotFoundError if nothing
+    was known of it."""
     return (await _explained(context, order, as_of)).ledger
 
 
@@ -141,9 +141,9 @@ async def order_document(
     as_of: Instant | None = None,
     patience: Patience = "long",
 ) -> LedgerDocument:
-    """Return an order's ledger as JSON values, with the sentences for a customer and for the staff.
+    """Return an order's ledger as JSON values, with the sentences for a customer and for staff.
 
-    patience  how long to wait for unread deliveries before answering; see `Patience`
+    patience  how long to wait for unread deliveries; see `Patience`
 
     Raises NotFoundError if nothing was known of the order at the instant.
     """
@@ -251,8 +251,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return a history in which reasons of failures are removed unless they are codes, as an
-    erasure would do. Reasons in words may contain a name."""
+    """Return a history without reasons of failures in words, as after an erasure. They may contain
+    a name."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -273,17 +273,14 @@ def nothing_known(
     gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
-    """Return the error saying that nothing was known of an order at an instant.
+    """Return the error that nothing was known of an order at an instant.
 
-    behind_s  the age in seconds of accepted deliveries that are unread and may be about the order
+    behind_s  age in seconds of unread deliveries that may be about the order
     message   an unreadable message that names the order
-    refusing  a source whose deliveries are all rejected, and the instant since which they are
-              rejected
-    not_kept  the number of unsigned requests of the last day that were not stored, because a limit
-              was reached
-    gaps      the accepted gaps before the instant
-    aside     a payment that names the order but does not belong to it, as `of_another_shop` returns
-              it
+    refusing  a source whose deliveries are all rejected, and since when
+    not_kept  unsigned requests of the last day that exceeded a limit
+    gaps      accepted gaps before the instant
+    aside     a payment that names the order but is not its own, from `of_another_shop`
     """
     if message is not None:
         return NotFoundError(
@@ -336,9 +333,10 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Return whether a history proves that its order exists. Events of other orders and shops do
-    not prove this. A refund that names the order does not prove this, either, if no payment is
-    known."""
+    """Return whether a history proves that its order exists.
+
+    Events of other orders and shops are no proof, nor is a refund without a known payment.
+    """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
     return any(record.kind != "redated" for record in history.records) or any(
@@ -352,10 +350,10 @@ def spoken_of(history: History) -> bool:
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
-    """Return why a payment that names this order does not belong to the order, and the payment's
-    id. Return None if there is no such payment.
+    """Return why a payment that names this order is not its own, and the payment's id; None if
+    there is none.
 
-    Payments of other shops have priority, then refunds without a payment, then payments of unknown
+    Payments of other shops come first, then refunds without a payment, then payments of unknown
     shops.
     """
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
@@ -385,8 +383,8 @@ async def list_orders(
 ) -> Sequence[Ledger]:
     """Return ledgers of orders, sorted by reference and folded as of now.
 
-    The ledger cache says which orders match, so an order that has just become due may still be
-    listed under its earlier outcome. The returned ledger is always current.
+    The ledger cache selects them, so an order that just came due may be listed under its earlier
+    outcome.
 
     since, until  only orders with a publication from `since` to before `until`
     """
@@ -430,7 +428,7 @@ def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocu
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON values. They include the present facts from the shop."""
+    """Return rows of a list as JSON values, with present facts from the shop."""
     async with context.database.reading() as connection:
         facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]
@@ -455,7 +453,7 @@ async def newest_orders(
 ) -> list[Changed]:
     """Return orders by their last revision, newest first, each folded as of now.
 
-    before             only orders whose last revision has a smaller number than this
+    before             only orders whose last revision has a smaller number
     outcomes, finding  only orders published with one of these outcomes, and with this finding
     """
     async with context.database.reading() as connection:
@@ -472,8 +470,8 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, sorted by reference. Each order is folded as of
-    now. Most of these orders are unpublished; their revision number is 0."""
+    """Return orders that nobody has tried to pay, by reference, folded as of now. Unpublished ones
+    have revision 0."""
     async with context.database.reading() as connection:
         orders = await ledger_store.listed_orders(
             connection, after=after, limit=limit, outcome="not_attempted"
@@ -518,8 +516,8 @@ async def counted_outcomes(context: AppContext) -> dict[str, int]:
 
 
 async def counted_listed(context: AppContext) -> int:
-    """Return the length of the list of all orders.
-    Orders that were only placed are not in the list, because nothing about them is published."""
+    """Return the length of the list of all orders. Orders that were only placed are unpublished,
+    and not in it."""
     async with context.database.reading() as connection:
         counts = await outcome_counts(connection)
         untried = await listed_with(connection, "not_attempted")
@@ -527,8 +525,8 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return the number of published orders for each of these words. A word is a finding, or stands
-    for all orders that need a person."""
+    """Return how many published orders each word has: a finding, or the word for all that need a
+    person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 

@@ -4,9 +4,9 @@
     2 fold     a range: its histories, the last publications of its orders, their current ledgers
     3 publish  what differs, in the order of the ranges, in one process
 
-Revisions get the same numbers as if one process did everything. A process that folds only reads. If
-such a process dies, the rebuild ends, and everything published before is complete. The next rebuild
-or start does the rest.
+Revisions get the same numbers as in one process. A process that folds only reads. If one dies, the
+rebuild ends, and everything published before is complete. The next rebuild or start does the rest.
+Leaves out: the fold itself.
 """
 
 import asyncio
@@ -54,8 +54,7 @@ AHEAD: Final = 2
 
 
 class Rebuilt(NamedTuple):
-    """Publications of the orders in a range. `aside` has the orders in the range that could not be
-    folded."""
+    """Publications of the orders in a range, and `aside`, the orders that could not be folded."""
 
     publications: list[Publication]
     aside: list[str]
@@ -64,12 +63,11 @@ class Rebuilt(NamedTuple):
 async def refold_all(
     context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
-    """Rebuild every ledger, and return the number of rebuilt ledgers. Memory use does not grow with
-    this number.
+    """Rebuild every ledger, in constant memory. Return how many were rebuilt.
 
-    A revision is published where the rebuilt ledger differs from the last publication.
+    A revision is published if the rebuilt ledger differs from the last publication.
 
-    progress  function that is called with the number of orders folded since its last call
+    progress  called with the number of orders folded since its last call
     jobs      number of processes that fold; with 1, this process does everything
 
     Raises UnreachableError if another process died.
@@ -112,8 +110,8 @@ FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 async def in_order(
     pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
 ) -> AsyncIterator[Done]:
-    """Call `work` for each piece, and yield the results in the order of the pieces. Work on up to
-    `ahead` pieces at a time."""
+    """Call `work` for up to `ahead` pieces at a time, and yield the results in the order of the
+    pieces."""
     under_way: deque[asyncio.Future[Done]] = deque()
     try:
         async for each in pieces:
@@ -129,14 +127,14 @@ async def in_order(
 
 
 Elsewhere = Callable[..., Awaitable[Any]]
-"""Runs a module's function with these arguments in another process, and returns its result."""
+"""Function that runs a module's function in another process, and returns its result."""
 
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
     """Start `jobs` processes with the settings and policy of a context; end them on exit.
 
-    Yields a callable that runs a function in one of them. It raises UnreachableError with the
+    Yield a callable that runs a function in one of them. It raises UnreachableError with the
     message `died` if a process has died.
     """
     pool = ProcessPoolExecutor(
@@ -182,7 +180,7 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
 
 
 begun_with: Final[list[tuple[Settings, Policy]]] = []
-"""Settings and policy with which a process of `processes` works."""
+"""Settings and policy of a process of `processes`."""
 
 
 def _begin(settings: Settings, policy: Policy) -> None:

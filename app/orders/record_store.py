@@ -1,4 +1,5 @@
-"""The merchant's records, append-only, with the links of opened sessions and named references."""
+"""The merchant's records, append-only, with the links that they make. Leaves out: what records
+mean."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -22,7 +23,7 @@ from reconcile.ledger.records import NO_ORDER, WITHDRAWN, HoldReason, Record, Re
 async def add_records(
     connection: AsyncConnection, records: Sequence[Record], *, details: str | None = None
 ) -> None:
-    """Write records. This is the asynchronous form of `keep_records`."""
+    """Write records, like `keep_records`."""
     if records:
         await run(connection, keep_records, records, details=details)
 
@@ -55,11 +56,11 @@ def keep_records(
 
 
 _CONCERN_OTHERS: Final = frozenset[RecordKind](("payment_assigned", "order_placed", "redated"))
-"""Kinds that may change other orders that share evidence with the record's order."""
+"""Kinds that may change orders that share evidence with the record's order."""
 
 
 def reference_links(records: Iterable[Record]) -> Links:
-    """Return the links from the sessions and payments that records name to the records' orders."""
+    """Return the links from records' sessions and payments to their orders."""
     return {
         key: record.order
         for record in records
@@ -75,22 +76,19 @@ Named = tuple[str, str | None, str | None]
 async def owners_of(
     connection: AsyncConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference belongs to. This is the asynchronous form of
-    `linked_orders`."""
+    """Return the order that each reference belongs to, like `linked_orders`."""
     return await run(connection, linked_orders, references, lasting=lasting)
 
 
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference now belongs to. References without an order are left
-    out.
+    """Return the order that each reference now belongs to, without references that belong to none.
 
-    A person's assignment has priority over the first link. If the assignment was withdrawn, the
-    reference belongs to the order that the shop named for it.
+    A person's assignment outranks the first link. A withdrawn one leaves the reference to the order
+    that the shop named.
 
-    lasting  whether to take the lock for links, so that no other transaction can change links until
-             the caller's transaction ends
+    lasting  whether to lock the links until the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)
@@ -127,16 +125,15 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return an instant for a new record of an order, so that the new record counts as the latest.
+    """Return an instant at which a new record counts as the order's latest.
 
-    The instant is usually now. If a fast clock dated an existing record later, the instant is just
-    after the latest existing record.
+    This is now, or just after the latest record if a fast clock dated that later.
     """
     return max([now, *(record.recorded_at + TICK for record in records)])
 
 
 def details_of(connection: PlainConnection, record: Record) -> str | None:
-    """Return the text stored beside a record. The engine does not read it."""
+    """Return the text stored beside a record, which the engine does not read."""
     rows = connection.ask("SELECT details FROM records WHERE id=?", (record.record_id,))
     return rows[0][0] if rows else None
 

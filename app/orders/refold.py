@@ -1,7 +1,7 @@
 """Folds due orders and publishes what changed.
 
-An order's due mark wakes it both for new evidence and at a deadline. Publishing compares
-generations, so evidence that arrives during a fold is never missed.
+A due mark wakes an order both for new evidence and at a deadline. Publishing compares generations,
+so evidence that arrives during a fold is never missed. Leaves out: when the worker runs (`worker`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,15 +32,15 @@ from reconcile.ledger.revise import Position, position_of, revise
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Most orders set due in one transaction, so that no acknowledgement waits long for it."""
+"""Most orders set due in one transaction, so that acknowledgements wait briefly."""
 
 
 class TakingUp:
-    """Task that marks orders as due, in batches, after the policy has changed or a gap was
-    accepted. All orders are marked before any order is folded.
+    """Task that sets orders due, in batches, after a change of policy or an accepted gap. It ends
+    before any order is folded.
 
-    With the last batch, the policy and the number of gaps are stored. If the process ends earlier,
-    the next process starts over and sets some orders due twice.
+    The last batch stores the policy and the number of gaps. After an interruption, the next process
+    starts over.
     """
 
     def __init__(self, context: AppContext) -> None:
@@ -54,12 +54,12 @@ class TakingUp:
         self._gaps_after: str | None = ""
 
     async def some(self) -> int:
-        """Set a batch of orders due. Return 0 if nothing is left to do, else a positive number."""
+        """Set a batch of orders due. Return 0 if nothing is left to do."""
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set a batch of orders due, because each accepted gap may put orders on hold. Return
-        whether more orders are left."""
+        """Set a batch of orders due for accepted gaps, which may hold them. Return whether more are
+        left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -143,22 +143,21 @@ PUT_ASIDE: Final = 10 * MINUTE
 """Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which other workers skip a claimed order: many times the duration of a round.
-If the worker that claimed it dies, another worker takes the order after this time."""
+"""Time for which other workers skip a claimed order: many times a round. If the claiming worker
+dies, another takes the order then."""
 
 CALLED_AT_ONCE: Final = 1_000
 """Most orders set due in one transaction, so that deliveries wait briefly."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
-    """Fold up to `limit` due orders and publish them. Returns how many orders were due.
+    """Fold up to `limit` due orders and publish them. Return how many were due.
 
-    Orders that share evidence with a due order are folded with it, because its evidence may concern
-    them. If another process has folded and published an order meanwhile, this fold is dropped. An
-    order may have evidence that is later than the latest publishable instant. Such an order comes
-    due again at the instant of that evidence.
+    Orders that share evidence with a due order are folded with it. A fold is dropped if another
+    process published the order meanwhile. An order with evidence later than the latest publishable
+    instant comes due again then.
 
-    pace  divides the work into several transactions; None for a single transaction
+    pace  divides the work into several transactions; None for a single one
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -202,14 +201,14 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
 
 
 Sharing = list[Due]
-"""The marks of orders that share evidence. Most orders share none."""
+"""Marks of orders that share evidence; most orders share none."""
 
 
 async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
-    """Read due orders and their evidence from one snapshot. Return the orders' marks and histories.
-    A due order is grouped with the due orders that share evidence with it."""
+    """Read due orders and their evidence from one snapshot. Return marks, grouped by shared
+    evidence, and histories."""
 
     def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
         contests = contests_of(connection, [mark.order for mark in due])
@@ -223,7 +222,7 @@ async def gathered(
 
 
 def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
-    """Remove and return about `size` marks, without separating marks that belong together."""
+    """Remove and return about `size` marks, without separating a group."""
     part, count = [left.pop(0)], 0
     while left and (count := count + len(part[-1])) < size:
         part.append(left.pop(0))
@@ -241,12 +240,10 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders whose histories are still current. If evidence on an order arrived after
-    its history was read, the order is left out.
+    """Publish the orders without newer evidence than their history. Return the publications, and
+    whether other processes fold by another policy.
 
-    later  time at which an order comes due again, for each order that cannot be published yet
-
-    Returns the publications, and whether other processes fold by another policy.
+    later  when an order comes due again that cannot be published yet
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
@@ -285,9 +282,8 @@ def _publish_standing(
 async def publishable(context: AppContext) -> Instant:
     """Return the latest instant as of which an order may be published.
 
-    An unread delivery may change a result. So the instant is now, or just before the arrival of the
-    oldest unread delivery. Return EARLIEST if a fast clock dated unread deliveries, because the
-    times of their arrival are not known.
+    This is now, or just before the oldest unread delivery, which may change a result. It is
+    EARLIEST if a fast clock dated unread deliveries, because their arrival is unknown.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
@@ -297,12 +293,9 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Find orders that a fast clock has delayed, and set them due. Return their number.
+    """Set orders and notifications due that a fast clock has delayed. Return the number of orders.
 
-    A fast clock dates evidence in the future. After the clock has been set back, such an order
-    would wait until that date. Its money has already arrived, but would be published only then.
-
-    Delayed notifications to the shop are also set due.
+    Otherwise their money would be published only at the wrong date.
     """
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is
@@ -326,8 +319,7 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders, which the caller must fold. If several processes fold orders, first claim
-    the returned orders for this process."""
+    """Return due orders to fold, claimed if several processes fold."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:
@@ -335,10 +327,10 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
-    """Return the order's ledger. If it cannot be folded, log an error and return None.
+    """Return the order's ledger; log an error and return None if it cannot be folded.
 
-    A failed fold is a mistake of this program. The caller sets the order aside, so that the order
-    does not block others.
+    That is a mistake of this program. The caller sets the order aside, so that it does not block
+    others.
     """
     try:
         return fold(history, policy=policy, as_of=as_of)
@@ -348,8 +340,8 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Convert a ledger into a publication. The publication has a revision if the order's position
-    is not `before` any more.
+    """Convert a ledger into a publication, with a revision if its position is not `before` any
+    more.
 
     rules  the rules by which the ledger was folded
     """
@@ -373,7 +365,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """Return the result of `decided`. If it fails, log an error and return None."""
+    """Return the result of `decided`; log an error and return None if it fails."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:
@@ -384,8 +376,8 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Hold each order that is fulfillable only because the rules changed. Return all publications.
-    A held order has a new publication that contains the hold.
+    """Hold orders that only changed rules make fulfillable, and return all publications with these
+    holds.
 
     The hold is recorded in this transaction, so the shop is never notified that the order may be
     fulfilled.
@@ -408,7 +400,7 @@ def with_holds(
 async def refold_until_quiet(
     context: AppContext, *, limit: int, progress: Callable[[int], None]
 ) -> int:
-    """Fold due orders until none is due. Returns the number of folds."""
+    """Fold due orders until none is due. Return the number of folds."""
     total = 0
     while folded := await refold_due(context, limit=limit):
         total += folded

@@ -1,6 +1,6 @@
 """Reads every stored body again and rebuilds the index, after a profile was corrected.
 
-It is one transaction: the index is either completely corrected or unchanged.
+It is one transaction: the index is either completely corrected or unchanged. Leaves out: folding.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Anything that can read bodies by a profile. This is a source, or its profile alone."""
+    """Reader of bodies by a profile: a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
         """Read a genuine request. Raises Unreadable."""
@@ -45,11 +45,10 @@ def read_bytes_again(
 ) -> index_store.Reread:
     """Read a delivery's stored body again. Return the event, or the reason why there is none.
 
-    Do not call this for a pruned delivery, because its body is deleted.
+    Do not call this for a pruned delivery.
 
-    environment  the store's own environment, which every event must have; None accepts both. An
-                 event of the other environment may be stored, because an earlier profile did not
-                 notice its environment
+    environment  environment that every event must have; None accepts both. An earlier profile may
+                 have stored events of the other one
     """
     assert delivery.body is not None
     try:
@@ -89,8 +88,7 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries that were read again. A pruned delivery cannot be read again, so the
-    result of its earlier reading counts."""
+    """Counts of deliveries that were read again. A pruned delivery keeps its earlier reading."""
 
     read: int
     events: int
@@ -98,8 +96,8 @@ class Reindexed:
 
 
 async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
-    """Rebuild the index. If the source of a stored delivery is not configured, raise
-    ConfigurationError and change nothing."""
+    """Rebuild the index. Raises ConfigurationError, without a change, if a stored delivery's source
+    is not configured."""
     now = context.clock.now()
     read = events = 0
     async with context.database.reading() as reading, context.database.writing() as writing:
@@ -124,9 +122,8 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return a digest for each source. The digest covers all settings of the source that change how
-    its deliveries are read. If the merchant wrote the source's profile, the digest also covers the
-    profile's file."""
+    """Return a digest of each source's settings that change how deliveries are read, with the
+    profile's file if the merchant wrote it."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(
@@ -146,8 +143,8 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Store the present settings of each source that is new or has no stored delivery. Such a
-    source has no deliveries that were read with other settings."""
+    """Store the present settings of sources without stored deliveries, which nothing was read
+    by."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await index_store.noted_readings(connection)

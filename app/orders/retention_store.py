@@ -1,7 +1,8 @@
 """Deletes bodies and headers: finds deliveries that still have them, and empties the rows.
 
 A row stays, because a redelivery is judged by its id, digest, verdict, size and time. SQLite
-overwrites freed space at once (`engine`), so that nothing can be read from unused pages.
+overwrites freed space at once (`engine`), so nothing can be read from unused pages. Leaves out:
+when to delete.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,8 +42,7 @@ class Pruned:
 
 
 async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> list[Unpruned]:
-    """Return deliveries that were not pruned, sorted by id. This is also the order of their
-    arrival."""
+    """Return deliveries that were not pruned, by id, which is also the order of arrival."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source "
@@ -61,9 +61,11 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Select the deliveries that were read and belong to no order. The event of such a delivery is
-    of an ignored kind, and names no order, payment or session. An example is a customer's new
-    address."""
+    """Return the deliveries that were read and belong to no order, such as a customer's new
+    address.
+
+    Their event is of an ignored kind, and names no order, payment or session.
+    """
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "
@@ -88,8 +90,8 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """Return how many of these deliveries were pruned, and when the last was pruned. Return None if
-    none was pruned."""
+    """Return how many of these deliveries were pruned, and when the last one was; None if none
+    was."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:

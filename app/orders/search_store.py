@@ -1,7 +1,7 @@
 """Finds orders by facts that a person may know, with a limit for each kind of fact.
 
-References, payments, sessions and ids have an index. Amounts have none, since every delivery would
-have to update it. Instead, the newest events are searched, a stretch at a time.
+References, payments, sessions and ids have an index. Amounts have none, because every delivery
+would update it; the newest events are searched instead. Leaves out: who may search.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -123,8 +123,7 @@ async def orders_named(
 
 
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
-    """Return the orders that a provider's reference is linked to, as (order, kind, source). The
-    kind is `payment` or `session`."""
+    """Return (order, kind, source) for a linked reference; the kind is `payment` or `session`."""
     rows = await connection.execute(
         text(
             "SELECT order_key, kind, source FROM links WHERE reference = :reference "
@@ -138,9 +137,8 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return orders by the id of an event or of a delivery. Each item is the order, and the word
-    `event` or `delivery`, which says what has the id. The order is None if the event belongs to no
-    order."""
+    """Return (order, `event` or `delivery`) by the id of an event or a delivery. The order is None
+    if the event has none."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -175,8 +173,8 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Yield batches of events that state one of these amounts in minor units, newest first. With
-    each batch, yield whether the search ends there although older events were not searched."""
+    """Yield batches of events that state one of these amounts, newest first, and whether the search
+    ends early there."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
     for high in range(top, bottom, -STRETCH):
@@ -189,8 +187,8 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events that state one of these amounts and have a provider's date from `day` to before
-    `end`. The events are sorted by arrival. An event may arrive long after its provider's date."""
+    """Yield events with one of these amounts whose provider's date is from `day` to before `end`,
+    by arrival, which may be much later."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -210,8 +208,7 @@ async def records_of_amount(
 ) -> list[tuple[str, Money]]:
     """Return the order and the amount of each record that states one of these amounts.
 
-    during  first instant and end of a period. Only records of this period are returned: the record
-            was made in it, or the record's order was placed in it. None for all records
+    during  period in which the record was made or its order placed; None for all records
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
     if during is not None:
@@ -259,9 +256,8 @@ ENDING: Final = (
 
 
 async def orders_ending(connection: AsyncConnection, tail: str, *, limit: int) -> list[str]:
-    """Return orders whose references end with this text, ignoring case and punctuation.
-
-    The shortest references come first.
+    """Return orders whose references end with this text, the shortest first, ignoring case and
+    punctuation.
 
     tail  the text as `due_store.backwards` writes it
     """
@@ -282,8 +278,8 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return events that name this refund, dispute or capture. Also return unlinked events that
-    name this payment or session.
+    """Return events that name this refund, dispute or capture, and unlinked events that name this
+    payment or session.
 
     An event is unlinked if it belongs to no order or is not confirmed.
     """
@@ -305,8 +301,7 @@ _UNPLACED: Final = statement(
 async def unplaced_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return the events without an order for this id. The id is the event's own id, or the id of
-    the delivery that brought the event."""
+    """Return the events without an order for an event's or delivery's id."""
     rows = await connection.execute(text(_UNPLACED), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -339,8 +334,8 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events that name this order but do not belong to it. Such an event only suggests the
-    order, or is about a payment of another shop."""
+    """Return events that name this order but do not belong to it: they only suggest it, or are
+    another shop's."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)
@@ -354,7 +349,7 @@ async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) 
 
 
 async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
-    """Return orders whose payments this payout contains, according to current statement lines."""
+    """Return orders whose payments this payout contains, by current statement lines."""
     rows = await connection.execute(text(PAID_OUT), {"name": name, "limit": limit})
     return [row[0] for row in rows]
 
@@ -363,10 +358,9 @@ async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int
 class ImportedLine:
     """Imported line that concerns an order.
 
-    order   the order's reference as written in the line; None if the line names no order
+    order   order's reference as written in the line; None if there is none
     source  source of the statement; empty for a line of the order book
-    what    the order's status in a book, or the kind of movement in a statement; empty if not
-            stated
+    what    status in a book, or kind of movement in a statement; empty if not stated
     """
 
     order: str | None
@@ -428,10 +422,8 @@ async def book_lines_of_day(
 
 
 async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
-    """Return current lines of order books and statements that name this order or payment.
-
-    Order references are compared as in reconciliation, ignoring case and punctuation.
-    """
+    """Return current lines of order books and statements that name this order or payment, ignoring
+    case and punctuation."""
     values = {"key": match_key(name), "subject": f"p:{name}", "limit": limit}
     if not values["key"]:
         return []

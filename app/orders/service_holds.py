@@ -1,14 +1,17 @@
 """Holds that the service records automatically: for unreadable messages, and for accepted gaps.
 
-    1 judge   which holds begin or end. An unreadable message that names an order, or its payment,
-              may say that money went back: the order is held until a person releases it. In an
-              accepted gap, news of returned money or shipped orders may be lost: an order is held
-              if it had money in the gap, still has some and is not fulfilled. That hold ends when
-              the providers that state positions have answered about each of its payments, when
-              the shop states that the order was fulfilled, or when a person releases it
+    1 judge   which holds begin or end
     2 record  the changes, in the transaction that publishes the order's next fold
 
-Until the fold worker has reached an order, a reader assumes its record.
+An unreadable message that names an order or its payment may say that money went back. The order is
+held until a person releases it.
+
+In an accepted gap, news of returned money or shipped orders may be lost. An order is held if it had
+money in the gap, still has some and is not fulfilled. The hold ends when the providers have
+answered about each of its payments, when the shop states fulfillment, or when a person releases it.
+
+Until the fold worker has recorded a change, a reader assumes it. Leaves out: holds by new rules
+(`holds`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +36,8 @@ from reconcile.ledger.records import GAP_ACCEPTED, UNREADABLE, HoldReason, Recor
 from reconcile.ledger.unheard import LostSpan
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of a hold for a message that was set aside. The reader records such a hold itself."""
+"""Reason of a hold for a message that was set aside. The reader of the inbox records such a hold
+itself."""
 
 
 # --- (1) judge: messages that cannot be read -----------------------------------------------------
@@ -42,8 +46,7 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return the unreadable messages that name each order, sorted by arrival. Messages that a
-    person has judged are left out."""
+    """Return the unreadable messages that name each order and that nobody judged, by arrival."""
     if not any_unread(connection):
         return {}
     names = {
@@ -72,9 +75,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the references of the order and of its payments, each with a source. A message names
-    the order if it has such a reference and is from the reference's source. If the source is None,
-    the message may be from any source."""
+    """Return the references of the order and of its payments, with the source that a message must
+    have; None for any."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -92,7 +94,7 @@ def _names_of(history: History) -> set[tuple[str, str | None]]:
 
 
 def judged_at(history: History) -> Instant:
-    """Return when a person last released the order from a hold because of unreadable messages."""
+    """Return when a person last released the order from a hold for unreadable messages."""
     return max(
         (
             record.recorded_at
@@ -108,7 +110,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return, by order, each hold for unreadable messages that must begin or end."""
+    """Return the holds for unreadable messages that must begin or end, by order."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
@@ -126,7 +128,7 @@ def unread_changes(
 def gap_changes(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, HoldChange]:
-    """Return, by order, each hold for an accepted gap that must begin or end."""
+    """Return the holds for accepted gaps that must begin or end, by order."""
     gaps = accepted_gaps(connection)
     found = {}
     for order, history in histories.items() if gaps else ():
@@ -172,10 +174,9 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether the order may have been paid before `until`. The order may have been paid if
-    it has an event dated up to `until`.
+    """Return whether the order may have been paid before `until`: it has an event dated up to then.
 
-    Return False if the shop stated that the order was fulfilled and never took this statement back.
+    False if the shop stated its fulfillment and never took that back.
     """
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
@@ -254,7 +255,7 @@ def gaps_in(
 
 
 SUPPOSED: Final = "rec_to_be_noted"
-"""Id of the record that a reader assumes until the fold worker writes it."""
+"""Id of a record that a reader assumes until the fold worker writes it."""
 
 
 # --- (2) record ----------------------------------------------------------------------------------
@@ -276,8 +277,7 @@ def _changes(
 def with_supposed(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, History]:
-    """Return these histories with holds and releases that are not recorded yet. The fold worker
-    would record them in its next round."""
+    """Return these histories with the holds and releases that the fold worker will record next."""
     found = dict(histories)
     for order, changes in _changes(connection, histories, policy=policy).items():
         for change in changes:
@@ -290,7 +290,7 @@ def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
     """Record the due holds and releases of these orders, in the caller's transaction. Return the
-    histories of the orders whose holds changed."""
+    changed histories."""
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []
@@ -307,7 +307,7 @@ def record_holds(
 
 
 def _states(context: AppContext, source: str) -> bool:
-    """Return whether the provider of the source can be asked for the present state of a payment."""
+    """Return whether the source's provider can be asked for a payment's present state."""
     known = context.sources.get(source)
     rule = None if known is None else known.profile.fetch_back
     return rule is not None and rule.states

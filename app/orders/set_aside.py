@@ -1,7 +1,7 @@
-"""Deliveries that were accepted and could not be read. Each was tried alone three times.
+"""Deliveries that were accepted and could not be read, after three tries alone.
 
-They are set aside and kept. The orders that they concern, where known, are held until the
-deliveries have been read, because they may say that money went back.
+They are set aside and kept. Their orders, if known, are held until they have been read, because
+they may say that money went back. Leaves out: the reading.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ from app.receiving.unread_values import values_of
 from reconcile.ledger.records import HoldReason, RecordKind
 
 BECAUSE: Final[HoldReason] = "poisoned_delivery"
-"""The reason of these holds."""
+"""Reason of these holds."""
 
 LISTED: Final = 1_000
 """Most deliveries listed. There should be none."""
@@ -42,10 +42,9 @@ async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
-    """Let the reader try again to read all deliveries that are set aside. Returns how many.
+    """Let the reader try all set-aside deliveries again. Return how many.
 
-    Once a delivery has been read, its orders are released. Raises UsageError for a person without
-    permission.
+    Once a delivery has been read, its orders are released. Raises UsageError without permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
@@ -63,8 +62,7 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """Return the orders that the arrivals name. Also return the orders to which the arrivals'
-    payments and sessions belong."""
+    """Return the orders that the arrivals name, and those of their payments and sessions."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []
@@ -94,7 +92,8 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return an unreadable message for each value in a delivery by which later orders are found."""
+    """Return an unreadable message for each value in a delivery, by which later orders are
+    found."""
     item = one.item
     if not isinstance(item, Received):
         return []
@@ -108,7 +107,7 @@ def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_stor
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """Release orders that one delivery held and that no other delivery holds."""
+    """Release orders that only this delivery held."""
     if not orders:
         return
     async with context.database.writing() as connection:
@@ -120,8 +119,7 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
 
 
 async def release_left(context: AppContext) -> None:
-    """Release the orders that were held for deliveries that were set aside, if none of these
-    deliveries is set aside any more."""
+    """Release orders held for deliveries that are no longer set aside."""
     after, page = "", [""]
     while page:
         async with context.database.reading() as connection:
@@ -157,17 +155,16 @@ async def _record(
 HOLDING: Final = Holding(
     orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
 )
-"""Functions of this module that the reader of the inbox calls."""
+"""Functions of this module that the inbox reader calls."""
 
 
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Record a person's judgement of an unreadable message. Returns the number of orders that were
-    set due because of the judgement.
+    """Record a person's judgement of an unreadable message. Return how many orders it set due.
 
-    Raises NotFoundError if the delivery is not an unreadable message that needs a judgement, and
-    UsageError if the reason is missing or the person has no permission.
+    Raises NotFoundError if no such message needs a judgement, and UsageError without reason or
+    permission.
     """
     why = checked_reason(context, reason)
     async with context.database.writing() as connection:

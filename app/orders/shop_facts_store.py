@@ -1,13 +1,12 @@
 """Times at which the shop canceled and fulfilled orders, by its statements so far.
 
-The times are unknown after a restore or an accepted gap:
-
     records ──file──▶ stated, denied, or nothing ──since a loss?──▶ an instant, null, "unknown"
 
-Statements of the shop between a backup and its restore, or in a gap, are lost. So an order without
-such statements may have been canceled and fulfilled meanwhile, and a denial from before the loss
-was noted may be out of date. This does not apply to an order that began later: all its events, and
-its placing if the shop dated it, are dated later.
+Statements between a backup and its restore, or in a gap, are lost. So an order without statements
+may have been canceled or fulfilled, and an earlier denial may be out of date. An order that began
+later, by all its dates, is not affected.
+
+Leaves out: recording statements (`order_facts`).
 """
 
 from collections.abc import Collection, Sequence
@@ -25,7 +24,7 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Value of a time if statements of the shop were lost and the shop has not repeated them since."""
+"""Value of a time if the shop's statements were lost and not repeated since."""
 
 Stated = Instant | Literal["unknown"] | None
 
@@ -95,8 +94,7 @@ _RECORDS: Final = statement(
 async def facts_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, ShopFacts]:
-    """Return what the shop states about each order, as of now. This is the asynchronous form of
-    `shop_facts`."""
+    """Return what the shop states about each order, as of now, like `shop_facts`."""
     return await run(connection, shop_facts, orders)
 
 
@@ -122,8 +120,8 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders that began after the loss. All events of such an order are dated, and are
-    later than the loss. The order was also placed after the loss, if the shop states when."""
+    """Return the orders whose events are all dated after the loss, and that were placed after it,
+    if that is known."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}
@@ -143,7 +141,7 @@ def last_loss(connection: PlainConnection) -> Instant | None:
 
 
 async def note_loss(connection: AsyncConnection, *, at: Instant) -> None:
-    """Store an instant. Statements that the shop made before it may be lost."""
+    """Store the instant before which the shop's statements may be lost."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('facts_lost_at', :at) "

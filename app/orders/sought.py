@@ -1,6 +1,6 @@
 """Interprets the text of a search: everything that it may mean.
 
-It does not check whether anything matching is stored, or who may search for it (see `find_orders`).
+Leaves out: whether anything matches, and who may search (see `find_orders`).
 """
 
 import re
@@ -39,7 +39,7 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""Pattern of a day: the year first, or last, after day and month in either order."""
+"""Pattern of a day: the year first, or last after day and month in either order."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -47,19 +47,20 @@ _NUMBER: Final = re.compile(
     r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
     re.ASCII,
 )
-"""An amount with thousands separated by a comma, a quote or a blank, or as in India: `1,50,000`."""
+"""Pattern of an amount with thousands separated by a comma, a quote or a blank, or as in India:
+`1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
-"""An amount whose decimals follow a comma, as in much of the world: `1.500,00`.
-Three digits after a comma are thousands."""
+"""Pattern of an amount with decimals after a comma: `1.500,00`. Three digits after a comma are
+thousands."""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
     rf"(?:/[=-]| ?(?P<after>{_SIGN})\.?)?",
     re.ASCII,
 )
-"""A number beside a currency's code or sign. `/=` and `/-` say that no cents follow."""
+"""Pattern of a number beside a currency's code or sign. `/=` and `/-` say that no cents follow."""
 
 _SIGNS: Final[dict[str, str]] = {
     "$": "USD CAD AUD NZD SGD HKD TWD MXN CLP COP ARS NAD LRD JMD TTD BBD BSD BZD FJD GYD XCD",
@@ -97,14 +98,14 @@ _RECEIPTS: Final = (
     ),
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
-"""The receipt in the SMS of a mobile money service, the most certain form first.
-M-PESA begins with it; Airtel Money and MTN MoMo name it."""
+"""Patterns of the receipt in a mobile money SMS, the most certain first. M-PESA begins with it;
+Airtel Money and MTN MoMo name it."""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
     re.ASCII | re.I,
 )
-"""Account number in an SMS, as the customer typed it. Usually the order's number."""
+"""Pattern of the account in an SMS, as the customer typed it: usually the order's number."""
 
 _PRICED: Final = re.compile(r"(?<![^\W_])[A-Za-z\u00a2\u20b5]{2,5}\.? ?\d(?:[\d.,]*\d)?", re.ASCII)
 _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.ASCII)
@@ -112,20 +113,19 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Possible meanings of the text of a search. A meaning that the text cannot have is empty or
-    None.
+    """Possible meanings of a search text; empty or None where it cannot have one.
 
-    names       references or ids, or the beginning or end of an order's reference
-    phones      phone numbers as E.164 digits
-    email, person, card  the identifiers in the form that `identifiers` returns
-    amounts     the amount in minor units, by the number of decimals of a currency
-    currencies  the possible currencies of the amount; empty for any currency
-    days        the instants at which each possible day begins and ends
-    zone        the time zone of the days
-    national    whether the text looks like a phone number without a country code, and no source's
-                settings state the country
-    message     whether the text is a pasted SMS. The amount in an SMS is searched for only if the
-                receipt in the SMS is not found
+    names                references or ids, or the beginning or end of an order's reference
+    phones               phone numbers as E.164 digits
+    email, person, card  identifiers in the form that `identifiers` returns
+    amounts              amount in minor units, by a currency's number of decimals
+    currencies           possible currencies of the amount; empty for any
+    days                 begin and end of each possible day
+    zone                 time zone of the days
+    national             whether it looks like a phone number without a country code, and no
+                         source's settings state the country
+    message              whether it is a pasted SMS, whose amount is searched for only if its
+                         receipt is not found
     """
 
     names: tuple[str, ...] = ()
@@ -142,8 +142,8 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Return the kind of personal identifier that is searched for; empty if there is none. The
-        trail records this kind."""
+        """Return the kind of personal identifier that is searched for, for the trail; empty if
+        there is none."""
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -151,7 +151,7 @@ class Sought:
         return "" if self.person is None else "a name"
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each meaning that is searched for. Phone numbers are masked."""
+        """Return a sentence for each searched meaning, with phone numbers masked."""
         sentences = []
         if self.names:
             sentences.append(
@@ -176,10 +176,9 @@ class Sought:
 
 
 def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
-    """Return the possible meanings of a text. Raises UsageError if the text has no possible
-    meaning.
+    """Return the possible meanings of a text. Raises UsageError if there are none.
 
-    countries  calling codes of the sources' customers, for numbers written in the national way
+    countries  calling codes of the sources' customers, for national numbers
     zone       time zone of the days
     """
     calendar, text = Calendar(zone), composed(text)
@@ -229,8 +228,7 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
 
 
 def _message(text: str) -> Sought | None:
-    """Return the receipt, the account and the amount in the SMS of a mobile money service.
-    Return None for any other text."""
+    """Return receipt, account and amount of a mobile money SMS; None for any other text."""
     text = " ".join(text.split())
     if not (len(text.split()) > 4 and len(text) <= MAX_MESSAGE and text.isprintable()):
         return None
@@ -248,8 +246,8 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield each amount with a currency in a text, as `_amount` returns it. The first amount in a
-    message is the payment's amount. Later amounts are balances and fees."""
+    """Yield the amounts with a currency in a text. In a message the first is the payment's; later
+    ones are balances and fees."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -258,7 +256,6 @@ def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Join words for a sentence. If there are more than three, name only the first ones."""
     shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
     return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
@@ -281,8 +278,8 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies (empty for any), and the amount in minor units.
-    The amount is None if the text is not an amount."""
+    """Return the possible currencies (empty for any), and the amount in minor units; None for no
+    amount."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return (), None

@@ -1,10 +1,10 @@
 """Unallocated payments: verified money that belongs to no order until a person acts on it.
 
-1 look     stored events without an order, by payment (`unallocated_store`)
-2 fold     each payment like an order's attempt, placed by people's last decisions
-3 answer   a page, one payment, or counts and sums
+    1 look     stored events without an order, by payment (`unallocated_store`)
+    2 fold     each payment like an order's attempt, placed by people's last decisions
+    3 answer   a page, one payment, or counts and sums
 
-A person assigns or dismisses such a payment. Unsigned and unconfirmed messages never make one.
+Unsigned and unconfirmed messages never make one. Leaves out: assigning and dismissing.
 """
 
 from collections import Counter
@@ -77,8 +77,9 @@ State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 """States of a payment.
 
-`open`: nobody has decided, or the decision has been reopened. `named`: its events or the shop name
-its order, so it is not unallocated. `not_ours`: it belongs to another shop and nobody assigned it.
+open      nobody has decided, or the decision was reopened
+named     its events or the shop name its order, so it is not unallocated
+not_ours  it belongs to another shop and nobody assigned it
 """
 
 Signed = Literal["signed", "fetched", "answered"]
@@ -143,7 +144,7 @@ AT_ONCE: Final = 500
 """Most payments that are folded at a time."""
 
 MOST_COUNTED: Final = 20_000
-"""Most payments that a count reads: about two seconds. The count says when there are more."""
+"""Most payments that a count reads, in about two seconds. The count says when there are more."""
 
 GREATEST: Final = 2**63 - 1
 """Largest number of a row in the database."""
@@ -223,7 +224,7 @@ class Unallocated:
 
     @property
     def state(self) -> State:
-        """Return the payment's state: `open` if somebody must still decide, else the decision."""
+        """Return the payment's state: `open`, or what was decided."""
         if self.assigned_to is not None:
             return "assigned"
         if self.named:
@@ -234,8 +235,8 @@ class Unallocated:
 
     @property
     def waits(self) -> bool:
-        """Return whether a person must still decide about the payment. This is so if it has moved
-        money, or may have, and nobody has decided yet."""
+        """Return whether a person must still decide: the payment may have moved money, and nobody
+        has decided."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         if self.standalone:
             return False  # it is listed as returned money
@@ -243,8 +244,7 @@ class Unallocated:
 
     @property
     def went_back_of_unknown(self) -> bool:
-        """Return whether the payment is open, its shop is unknown, and some of its money went
-        back."""
+        """Return whether the payment is open, of an unknown shop, and money went back."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
@@ -275,7 +275,7 @@ def folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Unallocated]:
-    """Fold events that share payments or sessions, and return a value for each of their payments.
+    """Fold events that share payments or sessions, and return a value for each payment.
 
     deliveries  events of one payment, and of payments that share a session with it
     acts        people's decisions about each payment, the earliest first
@@ -326,8 +326,7 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return the present instant. If a fast clock dated an arrival or decision later than now,
-    return the latest of these dates instead."""
+    """Return now, or the latest arrival or decision if a fast clock dated it later."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -394,8 +393,8 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return the payment without a link to an order if it renews an agreement. The orders that its
-    events name then become suggestions. Return any other payment unchanged."""
+    """Return a payment that renews an agreement without its order, which becomes a suggestion;
+    others unchanged."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -417,9 +416,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid, else None. A dismissal is valid until money of the
-    payment goes back. If the payment was dismissed in order to refund it, this refund leaves the
-    dismissal valid."""
+    """Return the dismissal if it is still valid, else None. It is valid until money goes back,
+    except as the refund that it asked for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -458,7 +456,7 @@ class UnallocatedPage:
 
 
 async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
-    """Return a page of unallocated payments. Raises UsageError if `after` is not a position in this
+    """Return a page of unallocated payments. Raises UsageError if `after` is no position in this
     list."""
     if request.after and not (request.after.isascii() and request.after.isdecimal()):
         raise UsageError("after is not a position in this list: start without it")
@@ -484,10 +482,9 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
 
 
 async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
-    """Return a payment by its id or its provider reference: unallocated, assigned or dismissed.
+    """Return an unallocated, assigned or dismissed payment by its id or reference.
 
-    Raises NotFoundError for any other payment, and UsageError if several sources have a payment
-    with that reference.
+    Raises NotFoundError for any other, and UsageError if several sources have the reference.
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
@@ -501,8 +498,7 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 def due_of(ledger: Ledger) -> Money | None:
     """Return the amount still to be paid for an order.
 
-    Return None if the order has no price, is canceled, or has money in another currency than its
-    price.
+    None if it has no price, is canceled, or has money in another currency.
     """
     price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:
@@ -517,8 +513,8 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return unallocated payments that may be for this order. Such a payment names the order but
-    may not be linked to it, or it has the amount due and a phone number of the order's customer."""
+    """Return unallocated payments that may be for this order: they name it, or have the amount due
+    and its customer's number."""
     suggesting = keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
@@ -538,8 +534,7 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return, for each of these deliveries, the payment that came in it and needs a person's
-    decision. Deliveries without such a payment are left out."""
+    """Return by delivery the payment in it that needs a person's decision."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -555,9 +550,10 @@ def waiting_among(
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return any payment by its id or provider reference, even if it belongs to an order. The
-    customer's number is left out. Raises NotFoundError for an unknown payment, and UsageError if
-    the text may name several payments."""
+    """Return any payment by its id or reference, without the customer's number.
+
+    Raises NotFoundError for an unknown payment, and UsageError for an ambiguous text.
+    """
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []
@@ -592,13 +588,13 @@ def found_payment(
 class UnallocatedTotals:
     """Totals of the payments that need a person.
 
-    count      the number of payments with money about which no person has decided
-    held       the sum of the amounts that are left of these payments, in each currency
-    unclear    the number of these payments whose amount is not clear
+    count      payments with money that nobody has decided about
+    held       sum of what is left of them, by currency
+    unclear    those whose amount is not clear
     oldest_at  when the oldest of these payments arrived; None if there are none
     more       whether there are more payments than were counted
-    not_ours   the number of payments of other shops on the same accounts, which need no decision;
-               only the first MOST_COUNTED events are counted
+    not_ours   payments of other shops on the same accounts, which need no decision, from the first
+               MOST_COUNTED events
     back_of_unknown  the ids of payments whose money went back and whose shop is not known
     """
 
@@ -612,8 +608,8 @@ class UnallocatedTotals:
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
-    """Return the totals of the payments that a person must decide about. Of a longer list, only
-    about the first MOST_COUNTED payments are examined."""
+    """Return the totals of payments that a person must decide about, from about the first
+    MOST_COUNTED."""
     sums: Counter[str] = Counter()
     waiting: list[Unallocated] = []
     back: list[str] = []
@@ -648,9 +644,10 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments in batches. Each payment comes with its position in the list.
+    """Yield all unallocated payments in batches, each with its position in the list.
 
-    Ask `unplaced_keys` for many keys at once, because each call reads all events without an order.
+    `unplaced_keys` is asked for many keys at once, because each call reads all events without an
+    order.
     """
     now = context.clock.now()
     keys, most = (other_shops_keys, AT_ONCE) if not_ours else (unplaced_keys, MOST_COUNTED)
@@ -696,8 +693,8 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment still belongs to an order after a person withdrew its assignment.
-    This is so if the shop or an event links the payment to that order."""
+    """Return whether the shop or an event still links the payment to an order whose assignment was
+    withdrawn."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})
@@ -709,8 +706,8 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Return the payment with the customer's masked number, if one of the first deliveries contains
-    the number. Return the payment unchanged if a delivery is restricted."""
+    """Return the payment with the customer's masked number from the first deliveries, unless one is
+    restricted."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

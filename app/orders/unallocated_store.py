@@ -1,6 +1,6 @@
 """Stored events of payments that belong to no order, and the records by which people placed them.
 
-Rows become values of `reconcile` at once. `unallocated` folds them.
+Rows become values of `reconcile` at once. Leaves out: folding (`unallocated`).
 """
 
 from collections import defaultdict
@@ -23,8 +23,7 @@ from reconcile.ledger.records import PLACINGS, Record
 class PaymentKey(NamedTuple):
     """Key of a payment, and of an attempt in a fold: a source and a reference.
 
-    The reference is the reference of the payment. If the payment has none, the key has the
-    reference of the session. If the session has none, the key has the id of the event or record.
+    The reference is the payment's, else the session's, else the id of the event or record.
     """
 
     source: str
@@ -61,7 +60,7 @@ _ALONE: Final = (
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
 """Condition: the event is a refund without a payment, and nothing else proves that its order
-exists. `made_by` judges a history by the same rule."""
+exists, as in `made_by`."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")
@@ -94,11 +93,9 @@ _KEYS: Final = (
 )
 """SQL for payments without an order.
 
-The branches select four kinds that are stored under an order. Events that may not belong to our
-shop are stored under the order that they name. So are refunds without a payment, and payments of an
-agreement with several payments; the caller leaves out the first of these. Events whose assignment
-was withdrawn are stored under the order that they were first linked to. CROSS JOIN makes SQLite
-begin with the records, which are few.
+Some kinds are stored under an order: events of perhaps another shop (which the caller leaves out),
+refunds without a payment, payments of an agreement with several, and events whose assignment was
+withdrawn. CROSS JOIN makes SQLite begin with the records, which are few.
 """
 
 _SHARED: Final = {
@@ -113,7 +110,7 @@ _INDEXES: Final = {
     "agreed": "ix_events_agreement",
     "standalone": "ix_events_standalone",
 }
-"""Indexes that SQLite must be told to use: it has no statistics, and would read the events of all
+"""Indexes that SQLite must be told to use: without statistics, it would read the events of all
 orders."""
 
 
@@ -128,10 +125,9 @@ def _keys(of_source: str, *, dialect: str) -> str:
 def unplaced_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments without an order, each with the number of the payment's first event. The
-    payments are sorted by this number.
+    """Return payments without an order, by the number of their first event.
 
-    after  number of an event; only payments whose first event has a larger number are returned
+    after  only payments whose first event has a larger number
     """
     of_source, sources = ("1 = 1", []) if source is None else ("events.source = ?", [source] * 5)
     sql = _keys(of_source, dialect=connection.dialect)
@@ -167,8 +163,7 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments with an event that states another shop. Each payment comes with the number of
-    its first event, as in `unplaced_keys`."""
+    """Return payments with an event that states another shop, like `unplaced_keys`."""
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)
@@ -195,8 +190,8 @@ _NAMED_ORPHANS: Final = (
 
 
 def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
-    """Return the payments that a text may name, whether or not they belong to an order. The text
-    may be a reference of a payment or session, or the id of an event."""
+    """Return the payments that a text may name by a payment's or session's reference, or an event's
+    id."""
     sources = [
         row[0]
         for member in _MEMBERS
@@ -261,8 +256,7 @@ _SUGGESTING: Final = (
 
 
 def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]:
-    """Return payments without an order whose events name this order but are not allowed to link the
-    payment to it."""
+    """Return payments without an order that name this order but may not be linked to it."""
     rows = connection.ask(_SUGGESTING, (order, MOST_SUGGESTING))
     return [PaymentKey(row[0], row[1]) for row in rows]
 
@@ -278,8 +272,7 @@ NAMED_BY_OTHERS: Final = statement(
 def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
-    """Return a payment of another shop that names this order's reference. An event of the payment
-    states the other shop. Return None if there is none."""
+    """Return a payment that names this order and states another shop; None if there is none."""
     rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
@@ -299,8 +292,8 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the first delivery of each event, by payment. Payments that share a session get the
-    same set of deliveries. Payments without stored events are left out."""
+    """Return the first delivery of each event, by payment. Payments that share a session share one
+    set."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -325,8 +318,7 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery. If its event is a refund without a payment, the event no longer names
-    its order, but only suggests it."""
+    """Return the delivery; a refund without a payment only suggests its order."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -341,11 +333,10 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return the payments of the deliveries that renew an agreement, as (source, payment).
+    """Return the deliveries' payments that renew an agreement, as (source, payment), whatever
+    people decided.
 
-    People's decisions about the payments are ignored.
-
-    cases  the cached results by order; this function adds to the cache, and later calls read it
+    cases  cache of results by order, which this reads and extends
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}
@@ -367,8 +358,7 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the keys of the payment and the session that an event names. If the event names
-    neither, return a key with the event's id."""
+    """Return the keys of an event's payment and session, or else of its id."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 
@@ -376,8 +366,8 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the group of deliveries of each payment key. A group has all deliveries that share
-    payments or sessions, directly or through each other."""
+    """Return each payment's deliveries, and those that share payments or sessions with them,
+    directly or not."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)
@@ -399,7 +389,7 @@ _ACTS: Final = statement(
 def acts_on(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> Mapping[PaymentKey, Sequence[Record]]:
-    """Return the records by which people placed each of these payments, the earliest first."""
+    """Return the records by which people placed these payments, the earliest first."""
     found: dict[PaymentKey, list[Record]] = defaultdict(list)
     rows: Iterable[Sequence[Any]] = select_rows(
         connection, sql=_ACTS, values=sorted({key.reference for key in keys})
@@ -419,10 +409,10 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return those orders to which the shop linked the payment. The shop named the payment or its
-    session for the order, or opened the payment's session for the order.
+    """Return those orders that the shop named for the payment or its session, or opened its session
+    for.
 
-    orders  the orders to search; orders that share evidence with them are searched, too
+    orders  orders to search, with the orders that share evidence with them
     """
     among = contest_of(connection, orders) | set(orders)
     return sorted(

@@ -1,6 +1,6 @@
 """Finds messages that may be about an order and are in no ledger.
 
-See `reconcile.ledger.unheard`.
+See `reconcile.ledger.unheard`. Leaves out: what to answer.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Most messages shown for one order: the earliest. With a wrong profile, all are unreadable."""
+"""Most messages shown for one order: the earliest. A wrong profile makes all unreadable."""
 
 
 def unheard_of(
@@ -30,8 +30,8 @@ def unheard_of(
     *,
     sources: "Mapping[str, Source]",
 ) -> Unheard:
-    """Return unread messages and gaps that may be about the order. Only those that were known at
-    the ledger's instant are returned.
+    """Return unread messages and gaps that may be about the order, as known at the ledger's
+    instant.
 
     sources  all configured sources
     """

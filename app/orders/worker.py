@@ -1,6 +1,7 @@
 """The fold worker: folds orders as they come due.
 
-It begins by setting every order due if the merchant has changed settings that folds use.
+It begins by setting every order due if the merchant has changed settings that folds use. Leaves
+out: the fold (`refold`).
 """
 
 import asyncio
@@ -17,23 +18,23 @@ from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration
 
 IDLE_S: Final = 1.0
-"""Longest sleep. Other processes, such as commands, set orders due without a signal to us."""
+"""Longest sleep in seconds. Other processes, such as commands, set orders due without a signal."""
 
 PAUSE_S: Final = 0.01
-"""Shortest sleep after a round that had nothing to fold."""
+"""Shortest sleep in seconds after an idle round."""
 
 TRY_AGAIN_S: Final = 1.0
-"""Pause after the store could not write a round's work: a full disk or a busy database."""
+"""Seconds of pause if the store could not write: a full disk or a busy database."""
 
 BACKLOG_S: Final = 0.25
-"""Pause between two rounds while there is a backlog to read.
+"""Seconds of pause between two rounds during a backlog.
 
-The next rows are mostly about orders of the previous rows. Without the pause, such an order would
-be folded, published and sealed once for each row.
+The next rows are mostly about the same orders. Without the pause, each would be folded, published
+and sealed once for each row.
 """
 
 LONG_BACKLOG_S: Final = 5.0
-"""Longest pause during a backlog. Below this limit, the pause is a quarter of the delay."""
+"""Longest pause in seconds during a backlog; below it, a quarter of the delay."""
 
 
 class FoldWorker:
@@ -42,8 +43,7 @@ class FoldWorker:
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """Set up the worker.
 
-        beside  whether another process reads the inbox and still has deliveries to read; if so,
-                this worker pauses longer between rounds
+        beside  whether another process still reads the inbox, so that this worker pauses longer
         """
         self._context = context
         self._beside = beside
@@ -57,8 +57,7 @@ class FoldWorker:
         self.alive = False
 
     def stop(self) -> None:
-        """Stop after the current round. Cancelling the round could leave its transaction half
-        open."""
+        """Stop after the current round. Cancelling it could leave its transaction half open."""
         self._stopping = True
         self._signals.evidence_arrived.set()
 
