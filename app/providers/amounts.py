@@ -1,4 +1,4 @@
-"""Amounts as providers write them: read exactly, or refused."""
+"""Amounts as providers write them: read exactly, or refused. Leaves out rounding."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -38,8 +38,6 @@ def _minor(value: Any, currency: str) -> Money:
 
 
 def _in_units(value: Any, currency: str, *, decimals: int) -> Money:
-    """Read a whole number of minor units. One major unit is 10 to the power of `decimals` minor
-    units."""
     if type(value) is str and not _DECIMAL_TEXT.fullmatch(value):
         raise MoneyError("the amount is not a whole number of minor units")
     number = Decimal(value)
@@ -56,8 +54,7 @@ AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _mino
 def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
     """Return the function that reads amounts in a profile's unit.
 
-    decimals  (currency, decimals) for currencies with other decimals at the provider than in ISO
-              4217
+    decimals  (currency, decimals) for currencies whose decimals differ from ISO 4217
     """
     unit, own = AMOUNT_UNITS[name], dict(decimals)
     if not own:
@@ -72,8 +69,8 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more. Raise Unreadable if the value cannot be read. Raise
-    UnclearAmount if the value is a number but not an exact amount of the currency.
+    """Return exact money of zero or more. Raises Unreadable, or UnclearAmount for an inexact
+    number.
 
     name  what the error's sentence calls the value
     """

@@ -1,8 +1,7 @@
 """`signature check`: verify requests written as JSON lines. Each gets one verdict line, in order.
 
-This is the receiver's own verification, without a receiver: no store and no configuration. Secrets
-may be short, as in published examples. A line that is no request is reported, and the run continues
-with the next one.
+This is the receiver's own verification, without store and configuration. Secrets may be short, as
+in published examples. A line that is no request is reported, and the run continues.
 """
 
 import base64
@@ -26,8 +25,8 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """Error for a line that cannot be checked. The message is a sentence. `name` is the name that
-    the line states; None if it states none."""
+    """Error for a line that cannot be checked. The message is a sentence; `name` is the line's name
+    or None."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -40,7 +39,7 @@ class RequestLine:
 
     secrets    alternative secrets; None if the line has no secret
     named      keys by id, or the named parts of a key
-    tolerance  tolerance of the timestamp; None for the tolerance of the profile
+    tolerance  tolerance of the timestamp; None for the profile's
     ageless    whether a request of any age is accepted
     """
 
@@ -145,8 +144,8 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes that a server receives for a header's text. The bytes are Latin-1 if
-    possible, otherwise UTF-8."""
+    """Return the bytes that a server receives for a header's text: Latin-1 if possible, otherwise
+    UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -170,18 +169,17 @@ def _body(given: dict[str, Any]) -> bytes:
 
 
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""Tolerance that turns the age check off: no two instants that can be written are farther apart."""
+"""Tolerance that turns the age check off: no two instants are farther apart."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
-"""Refusal reasons that a genuine request gets when it is verified at another time."""
+"""Reasons for which a genuine request is refused at another time."""
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return a copy of the profile with this tolerance, in whole seconds, for past and for future
+    """Return a copy of the profile with this tolerance, in whole seconds, for past and future
     timestamps.
 
-    Some profiles name a verifier instead of describing the timestamp. Return such a profile
-    unchanged if its verifier has no option for a tolerance, or if requests of any age are accepted.
+    A named verifier without such an option, or for any age, leaves the profile unchanged.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -204,8 +202,7 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES is replaced by an empty
-    line."""
+    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES becomes an empty one."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line
@@ -239,8 +236,8 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request. Return None if the request is genuine, else the refusal. Raises NotARequest
-    for an unknown profile, and for a missing secret."""
+    """Verify a request. Return None if genuine, else the refusal. Raises NotARequest for an unknown
+    profile or a missing secret."""
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)
@@ -270,7 +267,7 @@ def _loaded(name: str) -> Profile | str:
 def _source(
     profile: Profile, secrets: tuple[str, ...], named: tuple[tuple[str, str], ...]
 ) -> Source | Refusal:
-    """Compile a source with every usable secret. Return a Refusal if no secret is usable."""
+    """Compile a source with every usable secret; return a Refusal if there is none."""
     if named:
         return _compiled(profile, dict(named))
     compiled = _compiled(profile, secrets)

@@ -1,4 +1,5 @@
-"""Compile the configured sources, and the clients that ask their providers."""
+"""Compile the configured sources, and the clients that ask their providers. Leaves out the
+requests."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Largest difference in seconds between a signature's time and ours.
+"""Largest difference in seconds between a signature's time and ours, for a merchant's own profile
+in live.
 
-It limits a merchant's own profile in a live instance. Providers sign each try afresh, and a longer
-time would allow a replay after its event was forgotten. A shipped profile that allows more gives
-its reason: some providers repeat the first signature on the next day.
+Providers sign each try afresh, and a longer time would allow a replay after its event was
+forgotten. A shipped profile that allows more gives its reason, such as a repeated first signature.
 """
 
 
 def keep_profiles(settings: Settings) -> None:
-    """Store the text of the merchant's own profiles in a service's settings. All processes of the
-    service then use the same text. `compile_sources` reports a file that cannot be read."""
+    """Store the text of the merchant's own profiles in the settings, so that all processes use one
+    text. `compile_sources` reports unreadable files."""
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -46,31 +47,28 @@ def keep_profiles(settings: Settings) -> None:
 
 
 def text_of_profile(settings: Settings, source: str) -> str:
-    """Return the text of a source's profile as the service has stored it. Raise the errors of
-    `load_profile`."""
+    """Return the stored text of a source's profile. Raises the errors of `load_profile`."""
     named = settings.sources[source].profile
     return settings.profile_files.get(named) or profile_text(named)
 
 
 def profile_of(settings: Settings, source: str) -> Profile:
-    """Return a source's profile as the service has stored it. Raise the errors of
-    `load_profile`."""
+    """Return a source's profile from its stored text. Raises the errors of `load_profile`."""
     named = settings.sources[source].profile
     text = settings.profile_files.get(named)
     return load_profile(named) if text is None else read_profile(Path(named), text)
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets. If they are configured with key ids, return a mapping from id to
-    key; otherwise return a list."""
+    """Return a source's secrets: a mapping from key id to key, or a list without key ids."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the credentials that the provider sends with its requests. They are configured as
-    `webhook`. Older credentials have names that begin with `webhook_`."""
+    """Return the credentials that the provider sends with its requests, from `webhook` and older
+    names that begin with `webhook_`."""
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -98,8 +96,8 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return clients by source name, for the sources whose provider must be asked about events.
-    Raises ConfigurationError with every missing credential."""
+    """Return clients by name of the sources whose provider must be asked. Raises ConfigurationError
+    with every missing credential."""
     from app.providers.provider_client import ProviderClient  # only the service asks
 
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
@@ -127,9 +125,9 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
 
 
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
-    """Compile every configured source. Raises ConfigurationError with the mistakes of all sources.
+    """Compile every configured source. Raises ConfigurationError with the mistakes of all.
 
-    phone_key  key for the digests of customers' phone numbers; without a key no digests are made
+    phone_key  key for digests of customers' phone numbers; without it none are made
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -205,8 +203,8 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the setting ONLY with a full location in place of each member's path. A path without a
-    kind is a path in the body, which is a form or JSON."""
+    """Return the setting ONLY with full locations. A path without a kind is in the body, a form or
+    JSON."""
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
@@ -237,8 +235,8 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting CAPTURES. For example, nothing may sign the payment
-    method, so that anyone could write it."""
+    """Return the problems of the setting CAPTURES, such as a payment method that anyone could
+    write."""
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []
@@ -254,8 +252,8 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting ONLY. A member in ONLY must prove which shop's payment an
-    event is about."""
+    """Return the problems of the setting ONLY, whose members must prove which shop an event is
+    about."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -283,8 +281,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """The keys in one setting. If all accounts of the provider share one key, `accounts` has the
-    accounts of the source; otherwise it is empty."""
+    """Keys in one setting. `accounts` has the source's accounts if all accounts share one key, else
+    nothing."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -292,8 +290,8 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return a problem for each key that two settings share. A delivery that is genuine for two
-    sources would count as two payments."""
+    """Return a problem for each key that two settings share: a delivery would count as two
+    payments."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
@@ -332,8 +330,8 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the source that signs the posts of a settings section. Raise ConfigurationError if the
-    section's key cannot sign."""
+    """Return the source that signs a settings section's posts. Raises ConfigurationError if its key
+    cannot sign."""
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

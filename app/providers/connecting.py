@@ -19,8 +19,10 @@ SetupFacts = Mapping[str, str | list[str]]
 
 def setup_facts(profile: Profile) -> SetupFacts:
     """Return the parts of [setup] as sentences: `where`, `secret`, `credentials`, `events`,
-    `fields`, `traps`, `silence`. A part that the profile does not state is UNDOCUMENTED. A part
-    that does not apply is absent."""
+    `fields`, `traps`, `silence`.
+
+    A part that the profile does not state is UNDOCUMENTED. A part that does not apply is absent.
+    """
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:
@@ -37,12 +39,12 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 APART: Final = ("several shops", "several sellers")
-"""Words that occur in a trap if it explains how to separate several shops on one account."""
+"""Words in a trap that explains how to separate several shops on one account."""
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return sentences on how to distinguish several shops on one account. Return nothing if a trap
-    of the profile already explains this."""
+    """Return sentences on how to distinguish several shops on one account, unless a trap explains
+    it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []

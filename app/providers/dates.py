@@ -1,9 +1,8 @@
 """Dates as providers write them: when something happened, and when a request was signed.
 
-DATES has one entry for each format. Each entry takes the value, the field's name for the sentence,
-and the offset from UTC that the profile declares for dates without a zone. Digits beyond the
-microsecond are cut off. A request's timestamp consists of ASCII digits: what other parsers accept
-(`1.5`, `+1`, `1_0`, full-width digits, NaN) is refused with a sentence.
+Each entry of DATES takes the value, the field's name for the sentence, and the profile's offset for
+dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp has only
+ASCII digits; other numbers (`1.5`, `+1`, `1_0`, full-width digits, NaN) are refused.
 """
 
 import re
@@ -78,8 +77,8 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Most digits of a date in seconds. Seconds have eleven digits until the year 5138, milliseconds
-twelve from 1973 on."""
+"""Most digits of a date in seconds: eleven until the year 5138. Milliseconds have twelve from 1973
+on."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
@@ -117,7 +116,7 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """A timestamp's unit, and its maximum number of digits (enough until the year 33658).
+    """A timestamp's unit, and its most digits (enough until the year 33658).
 
     milliseconds_from  number of digits from which a timestamp counts milliseconds
     """
@@ -137,14 +136,14 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""Formats of a timestamp by name. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone
-included. `any` is either that or the digits of `s_or_ms`."""
+"""Formats of a timestamp by name. `iso8601` is a text such as `2026-11-20T10:00:00+07:00`. `any` is
+either that or `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest distance from now at which a number read in another unit is plausible. The refusal then
-names that unit."""
+"""Largest distance from now at which a number in another unit is plausible, so that the refusal
+names the unit."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (
@@ -158,7 +157,7 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """A profile's rule for timestamps. The bounds `past` and `future` are inclusive."""
+    """Rule of a profile for timestamps. The bounds `past` and `future` are inclusive."""
 
     place: RequestPlace
     unit: TimestampUnit
@@ -166,7 +165,7 @@ class Timestamp:
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the timestamp as received. Refuse several timestamps, which would be ambiguous."""
+        """Return the timestamp as received. Refuse several, which would be ambiguous."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]
@@ -180,7 +179,7 @@ class Timestamp:
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return None if `text` is a timestamp of an allowed age. Otherwise return the refusal."""
+        """Return None if `text` is a timestamp of an allowed age, otherwise the refusal."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))

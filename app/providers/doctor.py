@@ -4,8 +4,8 @@
 
 Nothing is accepted here. Each trial changes one thing: the secret, its encoding, the profile, the
 spelling of the body, the address, or the unit of the time. A wrong time is reported in addition, so
-two mistakes at once (a wrong secret and an old request) are both found. Sentences name sources,
-profiles and our own numbers; never a secret, nor text of the request.
+that a wrong secret on an old request is found, too. Sentences name sources, profiles and our own
+numbers; never a secret, nor text of the request.
 """
 
 import json
@@ -29,7 +29,7 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Delimiter around a number with a fraction, so that it is written again digit for digit."""
+"""Delimiter around a number with a fraction, to write it again digit for digit."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 
@@ -37,8 +37,7 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the JSON of the body in other spellings, each as (name, bytes). No spelling has the
-    same bytes as `body`."""
+    """Yield (name, bytes) of the JSON body in other spellings that differ from `body`."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
@@ -100,11 +99,10 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The configuration of one source. The signature doctor tries changed copies of it to find a
-    mistake.
+    """Configuration of one source, of which the signature doctor tries changed copies.
 
-    address  the scheme and host under which the provider knows us, if configured
-    ends     the expiry of each secret that has an expiry
+    address  scheme and host under which the provider knows us, if configured
+    ends     expiry of each secret that has one
     """
 
     name: str
@@ -118,8 +116,8 @@ class Account:
 class Diagnosis:
     """One mistake that would explain why a request was refused.
 
-    mistake   the mistake's name, a word from a fixed list
-    sentence  a sentence for people that says what is wrong
+    mistake   name from a fixed list
+    sentence  what is wrong, for people
     """
 
     mistake: str
@@ -136,8 +134,7 @@ class _Trial(NamedTuple):
 def diagnose(
     account: Account, others: Sequence[Account], request: Incoming, *, now: Instant
 ) -> list[Diagnosis]:
-    """Return each mistake that alone explains why the request was refused, likeliest first. If the
-    mistake were corrected, the request would be accepted.
+    """Return each mistake whose correction alone would let the request pass, likeliest first.
 
     now  the time at which the request arrived
     """
@@ -308,8 +305,7 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
 
 
 def _other_addresses(account: Account, request: Incoming) -> Iterator[tuple[str, str]]:
-    """Yield pairs of (difference, address). The addresses differ from the request's address in
-    scheme, host, port or path ending."""
+    """Yield (difference, address) with another scheme, host, port or path ending."""
     own = account.address if request.url.startswith("/") else ""
     split = urlsplit(own + request.url)
     named = [

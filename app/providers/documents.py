@@ -1,4 +1,4 @@
-"""The content of a verified body: its document, and the events in it."""
+"""Content of a verified body: its document, and the events in it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -46,8 +46,7 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` matches; [] if nothing
-    matches."""
+    """Return the values at `path`, one for each element that `[*]` matches; [] if nothing does."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

@@ -1,6 +1,7 @@
 """Text forms of signatures and secrets, one table entry for each form.
 
 Decoders raise ValueError for anything but one exact spelling. Hexadecimal may be in either case.
+Leaves out the cryptography.
 """
 
 import binascii
@@ -64,8 +65,8 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the bytes of a key for `schemes.load_key`. PEM and JWK texts stay as they are. Every
-    other text is decoded from hex or Base64."""
+    """Return the bytes of a key for `schemes.load_key`: PEM and JWK as they are, else decoded hex
+    or Base64."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")
@@ -91,8 +92,7 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The label, prefix and separator that a profile states for a signature. A part that the
-    profile does not state is None."""
+    """Label, prefix and separator of a signature by the profile; None if not stated."""
 
     label: bytes | None
     prefix: bytes | None
@@ -103,10 +103,9 @@ class Layout:
 class SignatureFormat:
     """One way to write signatures in a value.
 
-    needs    members of `Layout` that the format requires
-    entries  function of a layout and a header value. It returns the encoded signatures that have
-             the layout's label
-    write    function of a layout and an encoded signature. It returns the header value
+    needs    members of `Layout` that it requires
+    entries  return the encoded signatures with the layout's label in a header value
+    write    return the header value for an encoded signature
     """
 
     needs: frozenset[str]

@@ -3,10 +3,9 @@
     examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
 Each line is a JSON object: `name`, `event` (the provider's word as the profile reads it), `body`
-(an object or a text), `headers`, `url` and `method` where they matter, and `source`, the page or
-test that shows the shape. No file states which value holds the order's reference, an amount or a
-date. To find out, each value is changed once: it carries the fields that the profile then reads
-differently.
+(an object or a text), `headers`, `url` and `method` if they matter, and `source`, the page or test
+that shows the shape. To find which value holds the order, an amount or a date, each value is
+changed once: it carries the fields that the profile then reads differently.
 
 Leaves out: sending.
 """
@@ -46,9 +45,9 @@ LeafPath = tuple[str | int, ...]
 class Example:
     """One documented event of a provider.
 
-    event  the kind of the event, as the profile reads it
-    named  the provider's own name of the event. The command `connect` shows this name to people who
-           subscribe to events. Empty if the example does not contain the name
+    event  kind of the event, as the profile reads it
+    named  the provider's own name of the event, for people who subscribe to events; empty if not in
+           the example
     """
 
     name: str
@@ -62,8 +61,8 @@ class Example:
 
     @property
     def word(self) -> str:
-        """Return the name to show to people. It is the provider's name of the event, followed by
-        what the profile adds to it, such as `charge.dispute.closed:won`."""
+        """Return the event's name for people, with the profile's addition:
+        `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
@@ -88,14 +87,13 @@ def examples_of(profile: str) -> list[Example]:
 def find_example(profile: str, event: str) -> Example:
     """Find the only example that a text identifies.
 
-    The text may be, in this order of priority:
+    In this order, the text may be:
 
     - the example's name
-    - the word that the provider or the profile uses for the event
+    - the provider's or the profile's word for the event
     - the provider's name of the event, or the beginning of a word up to a colon
 
-    Raises NotFoundError that lists all examples, or UsageError that lists several matching
-    examples.
+    Raises NotFoundError that lists all examples, or UsageError that lists several matching ones.
     """
     known = examples_of(profile)
     for found in (
@@ -126,12 +124,12 @@ def find_example(profile: str, event: str) -> Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvent:
-    """The values for an invented event; None keeps the example's value.
+    """Values for an invented event; None keeps the example's value.
 
-    order, session  the event's references, from which its ids are computed, so that equal
-                    references give an equal event
-    amount          the money of the event
-    at              the time of the event; None for now
+    order, session  references, from which the ids are computed, so that equal references give an
+                    equal event
+    amount          money of the event
+    at              time of the event; None for now
     """
 
     order: str | None = None
@@ -143,11 +141,11 @@ class WantedEvent:
 def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """Build a request from the example, with the wanted values. The request is addressed to `url`
-    and signed for the source, as if the provider sent it now.
+    """Build a request to `url` from the example, with the wanted values, signed as by the provider
+    now.
 
-    Raises UsageError if a wanted value does not fit the example. Raises ConfigurationError if only
-    the provider can sign.
+    Raises UsageError if a wanted value does not fit the example, and ConfigurationError if only the
+    provider can sign.
     """
     shape = _Shape(source, example, now=now, url=url)
     if wanted.order is not None:
@@ -187,7 +185,7 @@ class _Shape:
         self._base = self._read({})
 
     def request(self, changes: Mapping[LeafPath, Any]) -> Signed:
-        """Build the signed request from the example, after replacing the values in `changes`."""
+        """Build the signed request from the example, with these changes."""
         document = copy.deepcopy(self._document)
         for place, value in changes.items():
             holder: Any = document
@@ -215,9 +213,8 @@ class _Shape:
     def put_reference(self, name: str, reference: str) -> None:
         """Set the event's order or session.
 
-        Events of some providers name a payment and no order. The id of the payment is then computed
-        from the order's reference, so that the event belongs to the same payment as other events of
-        the order.
+        If the provider's events name a payment and no order, compute the payment's id from the
+        order's reference.
         """
         for place in self._carriers[name]:
             if place in self.changes:
@@ -270,7 +267,7 @@ class _Shape:
             self.changes[place] = word == "true" if type(old) is bool else word
 
     def put_ids(self, key: str) -> None:
-        """Set the event's ids to ids that derive from the key."""
+        """Set the event's ids to ids derived from the key."""
         own = f"{key}\n{self._example.name}"
         for name in ("session", "payment", "movement", "capture"):
             for place in self._carriers[name]:
@@ -281,8 +278,8 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Find the places in the example from which each field of an event is read. A place that
-        also decides the kind of the event is left out."""
+        """Return the places in the example that each field is read from, except those that also
+        decide the kind."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):
@@ -341,7 +338,7 @@ class _Pairs(list[list[str]]):
 
 
 class _Texts(list[str]):
-    """An XML document, split into markup and texts. The texts have odd indices."""
+    """XML document, split into markup and texts. The texts have odd indices."""
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:
@@ -349,8 +346,7 @@ def _encoded(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _document(profile: Profile, example: Example) -> dict[str, Any]:
-    """Return the example's body, query and headers, each in a form in which values can be
-    replaced."""
+    """Return the example's body, query and headers in forms in which values can be replaced."""
     body = example.body
     if type(body) is str and profile.request.body == "form":
         body = _Pairs(list(pair) for pair in parse_qsl(body, keep_blank_values=True))
@@ -393,7 +389,7 @@ _SECONDS: Final = 1_000_000_000
 
 
 def _others(value: Any, profile: Profile) -> Iterator[Any]:
-    """Yield other values of the same type as `value`, the most readable value first."""
+    """Yield other values of the type of `value`, the most readable first."""
     words = (profile.environment.sandbox, profile.environment.live)
     if type(value) is bool:
         yield not value
@@ -438,7 +434,7 @@ def _amount(amount: Money, like: Any, profile: Profile) -> Any:
 
 
 def _date(now: Instant, like: Any, zone: str) -> Any:
-    """Write an instant in the format of the example's date; return None for an unknown format."""
+    """Write an instant in the format of the example's date; None for an unknown format."""
     at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
     sign = -1 if zone[0] == "-" else 1
     offset_of_zone = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
@@ -468,7 +464,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return an id in the format of the old id. Equal keys give equal ids."""
+    """Return an id in the format of the old one. Equal keys give equal ids."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

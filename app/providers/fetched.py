@@ -3,8 +3,8 @@
     asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
     bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
-The stored bytes contain the references of the event that was asked about, since an answer need not
-repeat them. So they can be read again at any time without anything else.
+The stored bytes include the references of the event that was asked about, which an answer need not
+repeat. So they suffice to read the answer again. Leaves out: asking.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,8 +29,8 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which the provider denies the event. The denial settles the event's claim, and
-moves no money."""
+"""HTTP statuses by which the provider denies the event. A denial settles its claim, and moves no
+money."""
 
 NOT_KNOWN: Final = "not_found"
 """Kind of the event that a denial becomes."""
@@ -41,7 +41,7 @@ def keep_answer(
 ) -> bytes:
     """Return one answer as the bytes to store. Equal answers to one question give equal bytes.
 
-    dated  the answer's Date header; None if the answer does not state the position of the payment
+    dated  the answer's Date header; None if the answer states no position
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -206,8 +206,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and movements that the answer states. If the answer does not say that the
-        payment succeeded, return an empty tuple."""
+        """Return the sums and movements that the answer states; empty unless the payment
+        succeeded."""
         if claim != "succeeded":
             return ()
         found = []
@@ -268,8 +268,7 @@ class AnswerReader:
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
         """Raise Unreadable if the answer belongs to the other environment.
 
-        A live instance also refuses an answer that states no environment. The answer may be about
-        the sandbox, where no real money moves.
+        Live also refuses an answer without an environment, which may be about the sandbox.
         """
         if self._environment is None or environment is None:
             return
@@ -294,8 +293,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's amount. If the profile has no location for the amount, return the
-        amount of the event that was asked about. The request then contained the amount."""
+        """Return the answer's amount. Without a location for it, return the asked event's, which
+        the request contained."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
@@ -323,8 +322,7 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Return whether stored headers come from an answer of the provider. Otherwise they come from a
-    received request."""
+    """Return whether stored headers are a provider's answer, and not a received request."""
     return headers.startswith(f"{FETCHED}: ")
 
 

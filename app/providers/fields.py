@@ -1,9 +1,9 @@
 """Locations of an event's fields, and their allowed values.
 
 A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), with one entry
-in LOCATIONS for each kind. A composite is a text that contains such locations in braces. JSON null
-counts as absent. Sentences name the location, which is the profile's own text, and never quote the
-value found there.
+in LOCATIONS for each kind. A composite is a text with locations in braces. JSON null counts as
+absent. Sentences name the location, which is the profile's own text, and never quote the value
+found there.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from app.providers import paths, request, template
 class EventData:
     """One event of a verified delivery.
 
-    document  the event's JSON; the whole body's JSON if the profile names no items
+    document  the event's JSON; the whole body's if the profile names no items
     root      the whole body's JSON
-    body      the whole body, decrypted if the scheme encrypts it
-    digest    the SHA-256 of the event's own bytes, 64 hex digits
-    unclear   whether an amount of the event was read and is not exact
+    body      the whole body, decrypted if necessary
+    digest    SHA-256 of the event's own bytes, 64 hex digits
+    unclear   whether an amount of the event was inexact
     """
 
     __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root", "unclear")
@@ -105,8 +105,8 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a fast lookup for a path that consists only of names. Nearly every location is such a
-    path, and this lookup takes a third of the time."""
+    """Build a fast lookup for a path of names alone. Nearly every location is one, and this takes a
+    third of the time."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -180,8 +180,7 @@ LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
 
 
 def compile_location(text: str) -> Find:
-    """Compile a location to a function that finds its value. Raises ValueError if the location is
-    malformed. The message of the error is a sentence."""
+    """Compile a location to a lookup. Raises ValueError, with a sentence, if it is malformed."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")
@@ -191,7 +190,7 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Build a lookup that joins texts. The lookup returns None if a part without `?` is absent."""
+    """Build a lookup that joins texts, or returns None if a part without `?` is absent."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(data: EventData) -> str | None:
@@ -275,8 +274,8 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks, because the id
-    becomes part of keys and log lines."""
+    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks, for keys and log
+    lines."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -287,8 +286,10 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """Return a reference, or a word such as the event's kind, in composed form. Raises Unreadable
-    for a value that breaks the rules of `app.core.references`."""
+    """Return a reference, or a word such as the event's kind, in composed form.
+
+    Raises Unreadable for a value that breaks the rules of `app.core.references`.
+    """
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -316,10 +317,9 @@ _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
 def order_named(order: str, source: str, *, own: bool) -> str:
     """Return the name under which this instance stores an order of a source.
 
-    own  whether the source's orders are kept apart from the orders of all other sources
+    own  whether the source's orders are kept apart from all others
 
-    Raises Unreadable for a name that is reserved for another source's own orders, and for a name
-    that would be too long.
+    Raises Unreadable for a name that is too long or reserved for another source's own orders.
     """
     if not own:
         if is_own_order(order):

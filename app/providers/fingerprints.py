@@ -1,8 +1,7 @@
 """Find which key a request was signed with, and what its signature covers.
 
-The receiver stores only that a request was genuine. This module finds both from the stored request
-and the secrets that are configured now. A fingerprint identifies the key; no secret leaves this
-module.
+The receiver stores only that a request was genuine. Both are found from the stored request and the
+present secrets. A fingerprint identifies the key; no secret leaves this module.
 """
 
 import hashlib
@@ -26,9 +25,9 @@ _PREFIX: Final = b"tallyhook secret fingerprint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """The key that signed a request.
+    """Key that signed a request.
 
-    public  the public key in PEM; None for a shared secret
+    public  public key in PEM; None for a shared secret
     """
 
     fingerprint: str
@@ -39,9 +38,9 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content    the signed bytes; None if the bytes depend on the secret, or if the profile alone
-               does not describe them
-    signed_at  the time of signing that the request states
+    content    signed bytes; None if they depend on the secret, or the profile alone does not
+               describe them
+    signed_at  time of signing that the request states
     """
 
     content: bytes | None = field(default=None, repr=False)
@@ -56,8 +55,7 @@ def key_fingerprint(secret: bytes) -> str:
 class AccountKeys:
     """Keys of an account, each compiled once.
 
-    Each secret is tried alone. Then all named secrets are tried together, because some schemes need
-    several named secrets.
+    Each secret is tried alone, then all named secrets together, which some schemes need.
     """
 
     def __init__(self, account: Account) -> None:
@@ -82,7 +80,7 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key that proves that the request is genuine. Return None if no key proves it.
+        """Return the key that proves that the request is genuine; None if none does.
 
         now  the time at which the request arrived
         """
@@ -96,8 +94,7 @@ class AccountKeys:
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:
-    """Return the public half, in PEM, of a secret that is an asymmetric key; None for other
-    secrets."""
+    """Return the public half, in PEM, of an asymmetric key; None for other secrets."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
@@ -152,7 +149,7 @@ def covered(account: Account, request: Incoming) -> Covered:
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
-    """Return a digest for each key. A key has equal digests under all profiles."""
+    """Return a digest for each key, equal under all profiles."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()

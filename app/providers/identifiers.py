@@ -1,7 +1,7 @@
 """Identifiers of customers and payments in one normal form, so that equal ones have equal digests.
 
 Each begins with its kind and a colon; phone numbers are digits alone. The functions accept any JSON
-value, and return None where it is no such identifier.
+value, and return None for anything else. Leaves out the digests.
 """
 
 import re
@@ -19,21 +19,24 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
 def email(value: object) -> str | None:
-    """Return an email address in lower case: mail servers may distinguish case, but people do
+    """Return an email address in lower case. Mail servers may distinguish case, but people do
     not."""
     text = _text(value)
     return f"{EMAIL_KIND}{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
 
 
 def name(value: object) -> str | None:
-    """Return a person's name without accents, capitals and punctuation, with its words sorted.
-    `Doe, José` and `jose doe` become equal. A single word is too common to find a person by."""
+    """Return a person's name without accents, capitals and punctuation, with its words sorted: `doe
+    jose` for `Doe, José`.
+
+    A single word is too common to find a person by.
+    """
     words = sorted(name_words(_text(value) or ""))
     return f"name:{' '.join(words)}" if len(words) > 1 else None
 
 
 def name_words(text: str) -> list[str]:
-    """Return the words of a person's name, in the form in which names are compared."""
+    """Return the words of a person's name in the form for comparisons."""
     plain = "".join(each for each in normalize("NFKD", text) if not combining(each))
     return _WORD.findall(plain.replace("\u2019", "'").casefold())
 
@@ -45,8 +48,7 @@ def card(value: object) -> str | None:
 
 
 def further_id(value: object) -> str | None:
-    """Return the identifier for a provider's id that has no field of its own in an event. An
-    example is a charge's id."""
+    """Return the identifier for a provider's id without a field of its own, such as a charge's."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 
@@ -74,7 +76,7 @@ def phone_digits(value: Any, country: str | None) -> str | None:
     """Return the number's E.164 digits, country code first, or None if the number is incomplete.
 
     Accepts numbers and texts, with a plus, `00`, blanks, dashes or brackets, and national numbers
-    with a leading zero if the country is given. Masked and partial numbers are refused.
+    with a leading zero if the country is given. Refuses masked and partial numbers.
 
     country  calling code (`254`) of numbers that begin with a single zero
     """

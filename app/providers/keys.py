@@ -1,4 +1,4 @@
-"""Compiles a source's secrets to keys, or reports every problem. No secret is ever shown."""
+"""Compiles a source's secrets to keys, or reports every problem. Never shows a secret."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError if a shared secret is in fact a public key or a private key.
+    """Raise ValueError if a shared secret is in fact a public or private key.
 
     These texts are keys: `whpk_` or `whsk_` with a key, PEM of any kind, a JSON Web Key, and a
     public key as DER in base64. The message reveals nothing of the secret.
@@ -48,11 +48,11 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """A source's keys. The class's repr does not show them.
+    """Keys of a source, hidden from the repr.
 
-    main   the keys of [signature], newest first
-    also   the keys of [signature.also]
-    named  the keys in `main` that have an id, by id
+    main   keys of [signature], newest first
+    also   keys of [signature.also]
+    named  keys in `main` that have an id, by id
     """
 
     main: tuple[Key, ...] = field(default=(), repr=False)
@@ -130,7 +130,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
 
 
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
-    """Return the scheme that uses this secret of a profile, and the encoding of the secret."""
+    """Return the scheme that uses this secret, and the secret's encoding."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

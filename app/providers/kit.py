@@ -1,8 +1,8 @@
 """The contract of `named/`: what one provider does that a profile file cannot describe.
 
-A module there may have a `SCHEME`, which a profile names as `mac = "named:NAME"` with options in
-`[signature.options]`, and `PARTICULARS`, which a profile names as `code = "NAME"`. A module is
-loaded only when a profile names it: most sources need none, and loading all would slow every start.
+A module there may have a `SCHEME`, for `mac = "named:NAME"` with options in `[signature.options]`,
+and `PARTICULARS`, for `code = "NAME"`. A module is loaded only when a profile names it: most
+sources need none, and loading all would slow every start.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ MAX_FORM_FIELDS = 1000
 
 
 class SingleHeader:
-    """A header that must be present exactly once, with the refusals for any other case."""
+    """Header that must be present exactly once, and the refusals otherwise."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class SingleHeader:
         )
 
     def value(self, headers: Headers) -> bytes | Refusal:
-        """Return the header's one value, without blanks around it."""
+        """Return the header's one value, without surrounding blanks."""
         found = self._values(headers)
         if len(found) != 1:
             return self._repeated if found else self._missing
@@ -52,10 +52,8 @@ def mismatch(sentence: str) -> Refusal:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form as sent. Invalid UTF-8 is not changed.
-
-    Raises ValueError for too many fields, and for a form that is too long.
-    """
+    """Return the fields of a form as sent, without changing invalid UTF-8. Raises ValueError for a
+    too long form."""
     if len(body) > MAX_FORM_BYTES:
         raise ValueError("longer than a form of a provider")
     return parse_qsl(
@@ -73,7 +71,7 @@ def ascii_text(value: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
-    """The oldest and the newest time that a signature may state. Both limits are allowed.
+    """Oldest and newest time that a signature may state, inclusive.
 
     what  name of the time in sentences
     """
@@ -83,8 +81,8 @@ class AgeLimit:
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return the refusal of a time that is too old or too new at `now`. Return None if its age
-        is allowed."""
+        """Return the refusal of a time that is too old or too new at `now`; None if it is
+        allowed."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -110,10 +108,10 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """A source's secrets, hidden from every repr.
+    """Secrets of a source, hidden from every repr.
 
     listed  alternative secrets, newest first
-    named   secrets by name. The name is the id of a key, or the name of a part of the key
+    named   secrets by the id of a key, or by the name of a part of it
     """
 
     listed: Sequence[str] = field(default=(), repr=False)
@@ -121,23 +119,25 @@ class Secrets:
 
 
 class NamedVerifier(ABC):
-    """A compiled scheme. The function that compiles the scheme raises ConfigurationError with every
-    problem at once."""
+    """Compiled scheme. The compiling function raises ConfigurationError with every problem at
+    once."""
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a request that arrived at `now`. Return None if the request is genuine. Otherwise
-        return the refusal. Never raises."""
+        """Check a request that arrived at `now`. Return None if it is genuine, otherwise the
+        refusal. Never raises."""
 
     def payload(self, request: Incoming) -> bytes:
-        """Return the document, decoded or decrypted if the scheme wraps it. Called only for a
-        request that `verify` has accepted. Raises Unreadable."""
+        """Return the document, decoded or decrypted if the scheme wraps it. Raises Unreadable.
+
+        Called only for a request that `verify` accepted.
+        """
         return request.body
 
     @abstractmethod
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
         """Build the request that a genuine provider would send with `body`. Raises
-        ConfigurationError if the source has only the public half of the key."""
+        ConfigurationError without a private key."""
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
@@ -158,15 +158,15 @@ _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
 class NamedScheme:
     """One scheme of `named/`: the function that compiles it, and its fixed properties.
 
-    make         the function that compiles the scheme
-    beside       the parts that the signature always covers besides the body: `query`, or `address`,
-                 which is the scheme and host that the provider calls
+    make         compile the scheme
+    beside       what the signature always covers besides the body: `query`, or `address`, the
+                 scheme and host that the provider calls
     wraps        whether the body wraps or encrypts the document
     public_keys  whether the secrets are public keys
-    mark         the prefix of each shared secret
-    encoding     the encoding of a shared secret, an entry of SECRET_ENCODINGS
-    binding      the name of the secret that identifies the account and is signed with every
-                 delivery; None if each secret is a key
+    mark         prefix of each shared secret
+    encoding     encoding of a shared secret, an entry of SECRET_ENCODINGS
+    binding      name of the secret that identifies the account and is signed with every delivery;
+                 None if each secret is a key
     """
 
     make: Factory
@@ -178,9 +178,10 @@ class NamedScheme:
     binding: str | None = None
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
-        """Return the parts of the request that the signature covers besides the body: `query`,
-        `address` and `header:NAME`. A header counts only if the option `required` lists it, because
-        a request may omit other headers."""
+        """Return what the signature covers besides the body: `query`, `address` and `header:NAME`.
+
+        A header counts only if the option `required` lists it, because a request may omit others.
+        """
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()
         headers = {f"header:{each}" for each in names}
@@ -188,8 +189,7 @@ class NamedScheme:
 
 
 class StatedMovement(NamedTuple):
-    """A refund or chargeback in a fetched answer. `reference`, `amount`, `currency` and `at` are
-    the values of the answer, which nobody has checked yet."""
+    """A refund or chargeback in a fetched answer, with unchecked values of the answer."""
 
     member: StateMember
     word: StateWord
@@ -243,11 +243,11 @@ def names_of(what: str) -> list[str]:
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the scheme that a `mac` names. Return None if the `mac` names no module."""
+    """Load the scheme that a `mac` names; None if it names no module."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
 
 
 def particulars(code: str | None) -> Particulars | None:
-    """Load the particulars that a `code` names. Return None if the module has none."""
+    """Load the particulars that a `code` names; None if there are none."""
     return Particulars() if code is None else cast(Particulars | None, _named(code, "PARTICULARS"))

@@ -1,6 +1,6 @@
 """Read and check what a named verifier needs: a profile's options and a source's secrets.
 
-Every problem is collected, so that one start-up reports all of them. Sentences show no secret.
+Every problem is collected, so that one start-up reports all. Sentences show no secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,7 @@ MOST_SECONDS: Final = 31 * 24 * 3600
 
 
 class Setup:
-    """The options and secrets of one source. `conclude` raises an error for wrong or unknown
-    options."""
+    """Options and secrets of one source. `conclude` reports wrong or unknown options."""
 
     def __init__(self, source: str, options: Mapping[str, object], secrets: Secrets) -> None:
         self._source = source
@@ -50,8 +49,7 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Return the limit on the age of a signed time. The options `past_s` and `future_s` set the
-        limit.
+        """Return the limit on the age of a signed time, by the options `past_s` and `future_s`.
 
         what              name of the time in sentences
         past_s, future_s  defaults of the options
@@ -69,7 +67,7 @@ class Setup:
     def listed(self, make: Callable[[str], T]) -> tuple[T, ...]:
         """Convert each listed secret.
 
-        make  function that converts a secret; it raises ValueError whose message is the problem
+        make  converts a secret, or raises ValueError with the problem
         """
         secrets = self._secrets.listed
         made = [
@@ -79,9 +77,9 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Convert each named secret, except the secrets whose names are in `parts`.
+        """Convert each named secret, except those named in `parts`.
 
-        make  function that converts a secret; it raises ValueError whose message is the problem
+        make  converts a secret, or raises ValueError with the problem
         """
         made = {
             name: self._made(f"secret {name!r}", secret, make)
@@ -107,8 +105,7 @@ class Setup:
             return None
 
     def conclude(self) -> None:
-        """Raise ConfigurationError if any problem was found. The error lists every problem,
-        including unknown options."""
+        """Raise ConfigurationError with every problem, including unknown options."""
         for name in self._left:
             self.problem(f"signature.options.{name} is not an option of this scheme")
         if self._problems:

@@ -1,8 +1,8 @@
 """Paths into JSON: `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]`, `events[*].id`.
 
 A step is a name, an index, or a search for the object in a list that has a member with a given
-text. On a single object the search is a condition: `data.object[object=charge].id` is the id of a
-charge and of nothing else. A text that ends in `*` matches the beginning of the member's text.
+text. On a single object the search is a condition: `data.object[object=charge].id` is only a
+charge's id. A text that ends in `*` matches a prefix.
 """
 
 import json
@@ -20,8 +20,8 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """A search for the first object whose member `name` equals `value` as text. A value that ends
-    in `*` matches the beginning of the member's text."""
+    """Search for the first object whose member `name` equals `value` as text, or begins with it
+    before a final `*`."""
 
     name: str
     value: str
@@ -46,10 +46,10 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raises ValueError if the path is malformed. The
-    message of the error is a sentence.
+    """Split the text of a path into its steps. Raises ValueError, with a sentence, if it is
+    malformed.
 
-    each  whether the path may contain `[*]`; it may contain `[*]` only once
+    each  whether the path may contain one `[*]`
     """
     steps: list[PathStep] = []
     place = 0
@@ -74,8 +74,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path. Return None if the value is absent, or its parent has another
-    type."""
+    """Return the value at a path; None if it is absent, or its parent has another type."""
     value = document
     for step in path:
         value = take(value, step)
@@ -85,8 +84,7 @@ def find_paths(document: Any, path: JsonPath) -> Any:
 
 
 def take(value: Any, step: PathStep) -> Any:
-    """Take one step of a path into `value`, and return the value there. Return None if there is
-    none."""
+    """Return the value one step from `value`; None if there is none."""
     if type(step) is str:
         return value.get(step) if type(value) is dict else None
     if type(step) is Where and type(value) is dict:
@@ -122,8 +120,8 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the text of the value at `path`, exactly as it is written in `text`. A path with `[*]`
-    may give several texts."""
+    """Return the text of the value at `path`, exactly as written. A path with `[*]` may give
+    several."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
@@ -178,8 +176,7 @@ def _next(text: str, end: int) -> int:
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a JSON value as text. Numbers stay as written. The result is None for null, an object
-    or a list."""
+    """Return a JSON value as text, with numbers as written; None for null, an object or a list."""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value) if isinstance(value, str) else None
@@ -218,10 +215,10 @@ FindValues = Callable[[Request], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestPlace:
-    """A place in a request.
+    """Place in a request.
 
     text    the place as the profile writes it
-    values  a function that returns each value at the place
+    values  function that returns each value at the place
     """
 
     text: str
@@ -229,8 +226,7 @@ class RequestPlace:
 
     @property
     def name(self) -> str:
-        """The name in the place, which comes after the kind and a colon. If the place lists several
-        header names, the result is the first name."""
+        """Name in the place, after the kind and a colon; of several header names, the first."""
         return self.text.partition(":")[2].partition(",")[0]
 
 
@@ -269,8 +265,8 @@ PLACES: Final[Mapping[str, Callable[[str], FindValues]]] = {
 
 
 def compile_place(text: str) -> RequestPlace:
-    """Compile a place that a profile names. Raises ValueError if the place is malformed. The
-    message of the error is a sentence."""
+    """Compile a place that a profile names. Raises ValueError, with a sentence, if it is
+    malformed."""
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")

@@ -1,4 +1,4 @@
-"""Read a profile file, and return a frozen Profile or all of its mistakes, each with its line."""
+"""Read a profile file: a frozen Profile, or all of its mistakes, each with its line."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -21,9 +21,8 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Largest profile file in bytes. A profile is a page or two. A larger file is there by mistake, or
-made to be slow to read. Strangers' bundles and scenarios contain profiles, and a TOML parser's time
-grows with the square of the size."""
+"""Largest profile file in bytes; a profile is a page or two. Strangers' bundles and scenarios
+contain profiles, and a TOML parser's time grows with the square of the size."""
 
 
 def shipped_profiles() -> list[str]:
@@ -41,8 +40,8 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Cached profiles, more than are shipped. A start reads one profile several times, and each time
-takes some milliseconds."""
+"""Cached profiles, more than are shipped. A start reads one several times, some milliseconds
+each."""
 
 
 @lru_cache(maxsize=KEPT)
@@ -101,9 +100,9 @@ def _text(path: Path) -> str:
 class _Key(NamedTuple):
     """One attribute of a section's class.
 
-    section  class of the attribute if it is a section; None if it is a key
-    optional whether the section may be absent
-    rule     reads the key's value; None for `Profile.name`, which no file states
+    section   class of the attribute if it is a section; None for a key
+    optional  whether the section may be absent
+    rule      reads the key's value; None for `Profile.name`, which no file states
     """
 
     section: Any
@@ -142,8 +141,8 @@ def _table_of(kind: Any) -> type[TomlTable]:
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """In each section with free keys, replace the values by pairs of a key and a checked value.
-    Remove each section that has mistakes, and yield the mistakes."""
+    """Replace the values of sections with free keys by pairs of key and checked value. Yield
+    mistakes, and remove their sections."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")
@@ -188,11 +187,10 @@ def list_profiles() -> list[dict[str, Any]]:
 def what_events_are_worth(profile: Profile) -> str:
     """Return when a profile's events count.
 
-    signed        events count as soon as they are verified
-    fetched back  events count only after the provider was asked
-    unconfirmed   events never count by themselves, because all merchants share the key and no
-                  account is named
-    none          events never count, because the profile only verifies
+    signed        as soon as they are verified
+    fetched back  only after the provider was asked
+    unconfirmed   never by themselves, because all merchants share the key and no account is named
+    none          never, because the profile only verifies
     """
     if profile.verifies_only:
         return "none"
@@ -202,8 +200,10 @@ def what_events_are_worth(profile: Profile) -> str:
 
 
 def show_profile(name_or_path: str) -> dict[str, Any]:
-    """Return everything that a profile states, section by section, including defaults. Raises
-    ConfigurationError with every mistake, and NotFoundError for an unknown profile."""
+    """Return all that a profile states, section by section, with defaults.
+
+    Raises ConfigurationError with every mistake, and NotFoundError for an unknown profile.
+    """
     _must_exist(name_or_path)
     profile = load_profile(name_or_path)
     shown = dataclasses.asdict(profile)
@@ -217,9 +217,11 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction that says which reference of each payment the shop must state. Return
-    None if the shop need not state any. This is so if an event or the provider's answer names the
-    order, and if no event moves money."""
+    """Return an instruction on which reference of each payment the shop must state; None if it need
+    not.
+
+    It need not if an event or the answer names the order, or no event moves money.
+    """
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None
@@ -243,8 +245,7 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
 
 
 def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the result of `show_profile` as dotted keys with their values, without absent
-    values."""
+    """Yield the result of `show_profile` as dotted keys with their values, except absent ones."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from profile_rows(value, f"{prefix}{key}.")
@@ -253,8 +254,8 @@ def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Return every mistake of a file, one sentence each with file, line and key. Raises
-    NotFoundError if the file does not exist."""
+    """Return every mistake of a file, with file, line and key. Raises NotFoundError if the file
+    does not exist."""
     _must_exist(name_or_path)
     try:
         load_profile(name_or_path)

@@ -19,7 +19,7 @@ from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
-"""Seconds for one request and its whole answer. Only a ledger waits for it, no person."""
+"""Seconds for one request and its whole answer. No person waits for it."""
 
 TOKEN_S: Final = 3_000.0
 """Longest use of one access token in seconds. Providers issue them for an hour."""
@@ -39,7 +39,7 @@ class AnsweredQuestion:
 
 
 class ProviderClient:
-    """Client of one source's provider. All sources of a process share one `client`."""
+    """Client of one source's provider. All sources share one `client`."""
 
     def __init__(self, questions: Questions, client: httpx2.AsyncClient) -> None:
         self._questions = questions
@@ -48,8 +48,10 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """Ask one question about one event. Return None if the event lacks a reference that the
-        question needs. Network and provider failures raise no errors: the exchange reports them."""
+        """Ask one question about one event; None if the event lacks a needed reference.
+
+        Network and provider failures raise no errors: the exchange reports them.
+        """
         if self._questions.about(event) is None:
             return None
         token = await self._access_token()
@@ -103,16 +105,16 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
 
 
 PROBE_LIMIT_S: Final = 10.0
-"""Seconds for one probe, which a person waits for."""
+"""Seconds for one probe, because a person waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The result of probing one address.
+    """Result of probing one address.
 
     problem           code of the reason for a missing answer; None if an answer came
     date              the answer's Date header, to the second; None if absent
-    tls               the TLS version; None without TLS, or if the handshake failed
+    tls               TLS version; None without TLS, or if the handshake failed
     tls_problem       why the handshake failed, in the TLS library's words
     certificate_ends  expiry of the certificate
     """
@@ -142,8 +144,8 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires. Return EARLIEST if the certificate
-    is not trusted or TLS fails, and None without an answer."""
+    """Return when the certificate of an https address expires; EARLIEST if it is not trusted, None
+    without an answer."""
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 

@@ -1,7 +1,7 @@
 """Questions to a provider about one of its events: requests to hosts that the profile fixes.
 
-An address is never taken from an event. Only references are, percent-encoded into the path or the
-query. Credentials are sent in headers and bodies, never in an address, since addresses are stored.
+Only references are taken from an event, percent-encoded into path or query, and never an address.
+Credentials are sent in headers and bodies, because addresses are stored. Leaves out: sending.
 """
 
 import base64
@@ -25,8 +25,7 @@ _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `shown` contains no credential, so it may be shown and
-    stored."""
+    """One request to the provider. `shown` contains no credential, for display and storage."""
 
     method: str
     url: str
@@ -35,13 +34,13 @@ class Question:
 
     @property
     def shown(self) -> str:
-        """The request's method and address."""
+        """Method and address of the request."""
         return f"{self.method} {self.url}"
 
 
 class Questions:
-    """The questions of a source, compiled once. Raises ConfigurationError for a missing credential,
-    and for a credential that no header can hold."""
+    """Questions of a source, compiled once. Raises ConfigurationError for a missing credential, or
+    one that no header can hold."""
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -78,8 +77,7 @@ class Questions:
 
         access_token  the access token, if `needs_token`
 
-        Return None if the event lacks a reference that the question needs, or has a reference that
-        would change the question.
+        Return None if a needed reference is missing, or would change the question.
         """
         rule = self._rule
         for template in self._urls:  # the first address whose references this event has all
@@ -132,8 +130,7 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Fill the references into a template. Raises LookupError if the event lacks a
-        reference."""
+        """Fill the references into a template. Raises LookupError if one is missing."""
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1]
@@ -149,13 +146,13 @@ class Questions:
 
 
 def credentials_of(rule: FetchBackRule) -> set[str]:
-    """Return the names of all credentials that are needed to ask the provider."""
+    """Return the names of all credentials needed to ask the provider."""
     keys = ("credential", "body", "token_body", "headers")
     return credentials_named({key: getattr(rule, key) for key in keys})
 
 
 def credentials_named(rule: Mapping[str, Any]) -> set[str]:
-    """Return the names of all credentials in a section [fetch_back], given as a mapping."""
+    """Return the names of all credentials in a section [fetch_back]."""
     texts = [rule["body"] or "", rule["token_body"], *(str(text) for _, text in rule["headers"])]
     found = {name for text in texts for name in _REFERENCE.findall(text)}
     named = {name.partition(":")[2] for name in found if name.startswith("credential:")}

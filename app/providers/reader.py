@@ -1,8 +1,7 @@
 """Reads a verified body into events, by a profile's locations, which are compiled once.
 
 Leaves out: whether the request is genuine. Events contain no phone number, email address or name of
-the customer. Only keyed digests of them leave this module. The number itself is returned only when
-a person looks at one delivery.
+the customer, only keyed digests. A number is returned only when a person looks at one delivery.
 """
 
 import hmac
@@ -35,9 +34,9 @@ from reconcile.money import Money
 
 
 class ClaimWords:
-    """A profile's words for claims.
+    """Words of a profile for claims.
 
-    otherwise  the claim of each word that the profile does not list
+    otherwise  claim of words that the profile does not list
     """
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
@@ -60,7 +59,7 @@ class ClaimWords:
 
 
 class KindWords:
-    """The kinds of events in a profile's list. An entry that ends in `*` matches a prefix."""
+    """Kinds of events in a profile's list. A final `*` matches a prefix."""
 
     __slots__ = ("_beginnings", "_exact")
 
@@ -73,10 +72,10 @@ class KindWords:
 
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
-"""Claims that mean the whole order's price where they state no amount of their own."""
+"""Claims that mean the whole order's price if they state no amount."""
 
 UNSTATED: Final = "unstated"
-"""Environment of an event that lacks the member in which the profile expects it."""
+"""Environment of an event that lacks the profile's member for it."""
 
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
 """Default for a source that lists no members of its shop."""
@@ -85,11 +84,11 @@ STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized
 """Claims without a sum of refunds: their effect on the money is not known, or not final."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
-"""Claims that need no confirmation, since they change no payment."""
+"""Claims that need no confirmation, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims of money that goes back. Members such as metadata may then be the refund's or dispute's
-own, so only the account shows whose payment it is."""
+"""Claims whose metadata may be the refund's or dispute's own, so that only the account shows whose
+payment it is."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
@@ -109,7 +108,7 @@ class ProfileField:
         self.name = fields.plain_name(locations)
 
     def name_in(self, data: fields.EventData) -> str:
-        """Return the field's name in this body: the first of its locations that is present."""
+        """Return the field's name in this body: the first location that is present."""
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
@@ -129,10 +128,10 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return the field as a description for people. Possible phone numbers are masked, and
-        control characters are escaped.
+        """Return the field as a description for people, with possible phone numbers masked and
+        control characters escaped.
 
-        Return None if the field has no text. A damaged description never makes an event unreadable.
+        None if there is no text. A damaged description never makes an event unreadable.
         """
         try:
             value = self.find(data)
@@ -161,8 +160,8 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money, or None if no amount is stated. Raises Unreadable. For an amount that
-        is not exact, return None and set `data.unclear`."""
+        """Return exact money, or None if none is stated. Raises Unreadable. An inexact amount gives
+        None and sets `data.unclear`."""
         value = self._amount.find(data)
         if value is None:
             return None
@@ -182,12 +181,11 @@ class Price:
 class ShopMembers:
     """Fields in which a source's events state their account and their shop.
 
-    where      the locations of the account
-    accounts   our accounts; empty if the account is not checked. If `accounts` is empty and
-               `connected` is true, each event that names an account belongs to another shop
-    connected  whether events name an account only if it is not the account of the key (see
-               `AccountRule`)
-    only       the fields that the shop itself sets, each with the values that belong to us
+    where      locations of the account
+    accounts   our accounts; if empty, the account is not checked, or with `connected` any named
+               account is another shop's
+    connected  whether events name an account only if it is not the key's own (see `AccountRule`)
+    only       fields that the shop itself sets, with our values
     """
 
     __slots__ = ("_account", "_accounts", "_asks_account", "_connected", "_only")
@@ -209,8 +207,8 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whether an event names our shop, another shop or no shop. Return None if the
-        source does not check the shop. Never raises."""
+        """Return whether an event names our shop, another or none; None if the source does not
+        check. Never raises."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)
@@ -239,9 +237,9 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
 class EventReader:
     """Reader of one source's events.
 
-    captures  the payment methods that capture by themselves, as the provider names them
-    vouchers  values of the header `authorization`. A request with one of these values surely comes
-              from the provider, so that its unsigned payment method counts
+    captures  payment methods that capture by themselves, as the provider names them
+    vouchers  values of the header `authorization` that only the provider sends; then its unsigned
+              payment method counts
     """
 
     def __init__(
@@ -326,8 +324,7 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Read the events of a body. Raises Unreadable if this fails. The message of the error is a
-        sentence.
+        """Read the events of a body. Raises Unreadable, with a sentence.
 
         body  the body, decrypted or unwrapped if its scheme requires that
         """
@@ -349,10 +346,10 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
-        """Read the account, the shop and the environment of a body, and nothing else. Never raises.
+        """Read only the account, the shop and the environment of a body. Never raises.
 
-        If the source checks accounts, an unreadable body counts as a body of another account. An
-        unreadable environment is skipped here, and `read` reports it.
+        If the source checks accounts, an unreadable body counts as another account's. `read`
+        reports an unreadable environment.
         """
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS
@@ -378,7 +375,6 @@ class EventReader:
         )
 
     def _are_foreign(self, several: list[fields.EventData]) -> bool:
-        """Return whether the events name another account, or no events exist. Raises Unreadable."""
         if self._accounts is None:
             return False
         named = {fields.as_text(self._account.find(each), "account") for each in several}
@@ -387,10 +383,9 @@ class EventReader:
     def orders_named(
         self, body: bytes, incoming: request.Incoming, *, digest: str | None
     ) -> set[str]:
-        """Return the orders that a body names at the profile's locations of the order. Numbers
-        count as texts.
+        """Return the orders that a body names where the profile says. Numbers count as texts.
 
-        digest  digest of the single event to read; None to read all events
+        digest  digest of the single event to read; None to read all
         """
         try:
             several = self._each(body, incoming)
@@ -415,8 +410,8 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a body. Raises Unreadable. Return None
-        if the body states no deadline, or several deadlines."""
+        """Return the deadline for answering the dispute in a body; None unless exactly one is
+        stated. Raises Unreadable."""
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -430,9 +425,8 @@ class EventReader:
     ) -> dict[str, str]:
         """Return the facts that one event of a body states about its payment.
 
-        They are the members of [transaction], and the customer's `email`, `name` and `card` (its
-        last four digits). An unreadable member is left out. Raises Unreadable for an unreadable
-        body.
+        They are the members of [transaction], and the customer's `email`, `name` and `card` (last
+        four digits). Unreadable members are left out. Raises Unreadable for an unreadable body.
 
         digest  digest of the event, in a body with several events
         """
@@ -464,8 +458,7 @@ class EventReader:
         return [data.of(item.document, digest=item.digest) for item in items]
 
     def _customers(self, several: list[fields.EventData]) -> tuple[tuple[bytes, ...], ...]:
-        """Return the keyed digests that identify each event's customer. Without a key, return an
-        empty tuple."""
+        """Return the keyed digests of each event's customer; empty without a key."""
         if self._phone_key is None:
             return ()
         found = []
@@ -485,7 +478,7 @@ class EventReader:
         return phone_digits(value, self._country)
 
     def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> reading.Reading:
-        """Read each event separately, so that an unreadable event does not affect the others."""
+        """Read each event separately, so that an unreadable one does not affect the others."""
         foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []
@@ -549,8 +542,8 @@ class EventReader:
     def _captured(self, event: Event, data: fields.EventData) -> bool:
         """Return whether an authorized payment surely was captured, too.
 
-        The payment method must capture by itself, so the source must list it in CAPTURES. The
-        request must have a credential in `vouchers`, because the method is unsigned.
+        The source must list the method in CAPTURES, and the request must have a credential of
+        `vouchers`, because the method is unsigned.
         """
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
@@ -612,7 +605,7 @@ class EventReader:
         )
 
     def _parts_of(self, data: fields.EventData, money: Money | None) -> tuple[Part, ...]:
-        """Return the parts of a payment that are stated exactly; other parts are left out."""
+        """Return the exactly stated parts of a payment."""
         found = []
         for kind, price in self._parts:
             with suppress(reading.Unreadable):
@@ -643,11 +636,9 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states. If it states none, return the environment of
-        the source's keys. Raises Unreadable.
+        """Return the environment of an event, or else of the source's keys. Raises Unreadable.
 
-        The environment may be missing or unreadable in an event of an ignored kind, because such an
-        event moves no money.
+        An event of an ignored kind needs none, because it moves no money.
         """
         try:
             value = self._environment.find(data)
@@ -671,5 +662,5 @@ class EventReader:
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
-    """Check whether an event states only the sum of all refunds, and no single refund."""
+    """Return whether an event states only the sum of all refunds, and no single refund."""
     return claim == "refunded" and money is None and total is not None

@@ -1,8 +1,8 @@
 """One request as its signature covers it, and the reason of a refusal, as a value.
 
-The raw bytes, with views of them that are computed on demand. If a profile signs the raw body, the
-body is never parsed here. If it signs members, the body must be parsed first. That parser is
-strict, and a body that cannot be parsed has no members.
+Views of the raw bytes are computed on demand. A body is parsed before verification only if the
+profile signs its members. That parser is strict, and an invalid body has no members. Leaves out:
+verifying.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ FETCHED: Final = ":fetched"
 
 
 MAX_FIELDS: Final = 1_000
-"""Fields in one form or query. The largest that a provider sends has about sixty."""
+"""Fields in one form or query; providers send about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Largest form in bytes. The largest that a provider sends has a tenth of this. Decoding a megabyte
-of escapes takes an eighth of a second, before anything in it is verified."""
+"""Largest form in bytes, ten times what a provider sends. Decoding a megabyte of escapes takes an
+eighth of a second, before anything is verified."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Decode every name with its value. Return an empty list if there are more than MAX_FIELDS
-    fields or MAX_FORM_BYTES bytes."""
+    """Decode every name with its value; empty beyond MAX_FIELDS fields or MAX_FORM_BYTES bytes."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -62,17 +61,17 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def left_out(value: bytes) -> bytes:
-    """Return the text that replaces a header's value if the value is a credential."""
+    """Return the placeholder for a header value that is a credential."""
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
 class Incoming(NamedTuple):
     """One HTTP request as received.
 
-    body       the body; empty if `oversized` says that it exceeded the size limit
-    url        the address that the provider was configured to call, including the query
-    source     the name of the source in the address
-    address    the sender's address, as stated by trusted proxies
+    body     the body; empty if it is `oversized`
+    url      the address that the provider was configured to call, with the query
+    source   the name of the source in the address
+    address  the sender's address, as stated by trusted proxies
     """
 
     headers: Headers
@@ -84,8 +83,7 @@ class Incoming(NamedTuple):
     oversized: bool = False
 
     def at(self, address: str) -> Incoming:
-        """Return the request with a complete URL. If `url` is only a path, `address` is put before
-        it.
+        """Return the request with a complete URL: `address` is put before a mere path.
 
         address  the scheme and host
         """
@@ -100,10 +98,9 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
     """Return a function that returns every value of a header.
 
-    names  the name of the header. It may be several names with commas between them, such as `a,b`;
-           the function then uses the first of these headers that is present
+    names  the header's name in lower case, or several with commas; the first that is present counts
 
-    Raises ValueError for a text that is not a header name in lower case.
+    Raises ValueError for any other text.
     """
     for name in names.split(","):
         if not _NAME.fullmatch(name):
@@ -123,19 +120,17 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Values in a body that is parsed before it is verified, because its members are signed. Such an
-event has a few dozen. A megabyte has room for half a million, which would block other deliveries
-for half a second."""
+"""Values in a body that is parsed before verification; an event has a few dozen. A megabyte of
+values would block other deliveries for half a second."""
 
 _UNMADE: Final = object()
 
 
 class Request:
-    """The parts of a request that a signature may cover.
+    """Parts of a request that a signature may cover.
 
     timestamp  the text as received, never re-formatted
-    secret     the text of the tried key, for schemes in which the secret is part of the signed
-               content
+    secret     text of the tried key, for schemes that sign it
     """
 
     # Defaults on the class: most requests never set these, and setting them would slow every
@@ -154,7 +149,7 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The body's JSON, with numbers as written; None if the body is not JSON or too large."""
+        """JSON of the body, with numbers as written; None if it is no JSON or too large."""
         if self._document is _UNMADE:
             self._document = None
             text = self.body
@@ -194,7 +189,7 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return a copy of the request whose body is only this item.
+        """Return the request with only this item as its body.
 
         text  the item as written in the body
         """
@@ -216,10 +211,9 @@ Reason = Literal[
 class Refusal:
     """One failed check.
 
-    reason    the rejection verdict
-    sentence  the explanation for this instance's log. It may contain names from the profile and
-              computed numbers. It never contains text of the request, a secret, or a computed
-              signature
+    reason    rejection verdict
+    sentence  explanation for the log, with names of the profile and computed numbers; never text of
+              the request, a secret, or a computed signature
     """
 
     reason: Reason

@@ -1,7 +1,8 @@
-"""The kinds of values that a key of a profile file may have. `sections.py` uses them.
+"""Kinds of values that a key of a profile file may have, for `sections.py`.
 
-Each kind is a function that returns the value, or raises ValueError with a sentence. It compiles
-the value with the same functions as the engine, so a file that loads also runs.
+Each is a function that returns the value, or raises ValueError with a sentence. It compiles the
+value as the engine does, so a file that loads also runs. Leaves out rules between keys
+(`rules_together`).
 """
 
 import re
@@ -30,7 +31,7 @@ MOST_NOTES: Final = 12
 
 
 class Free(NamedTuple):
-    """A section whose keys the file chooses. `read` takes (key, value)."""
+    """Section whose keys the file chooses. `read` takes (key, value)."""
 
     read: Callable[[tuple[str, Any]], Any]
 
@@ -66,7 +67,7 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
 
 def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
-    """Return a rule that accepts a text that `compile_text` can compile."""
+    """Return a rule that accepts texts that `compile_text` can compile."""
 
     def read(value: Any) -> str:
         compile_text(text(value))
@@ -113,8 +114,7 @@ def _one_line(value: str) -> str:
 
 
 def mac(value: Any) -> str:
-    """Check the name of a scheme. The name is one of SCHEMES, or `none`, or `named:` followed by a
-    module of `named/`."""
+    """Check the name of a scheme: one of SCHEMES, `none`, or `named:` and a module of `named/`."""
     if type(value) is str and value.startswith("named:"):
         if kit.named_scheme(value) is None:
             raise ValueError(f"must be named: plus one of {', '.join(kit.names_of('SCHEME'))}")
@@ -123,15 +123,14 @@ def mac(value: Any) -> str:
 
 
 def code(value: Any) -> str:
-    """Validate the name of a module of `named/`. The module must define PARTICULARS."""
+    """Check the name of a module of `named/` with PARTICULARS."""
     if type(value) is str and kit.particulars(value):
         return value
     return one_of(kit.names_of("PARTICULARS"))(value)
 
 
 def timestamp_place(value: Any) -> str:
-    """Check the location of a timestamp. The location is a place in the request, or
-    `signature:LABEL`."""
+    """Check the location of a timestamp: a place in the request, or `signature:LABEL`."""
     kind, _, label = text(value).partition(":")
     return words(value) if kind == "signature" and label else place(value)
 
@@ -143,15 +142,14 @@ def zone(value: Any) -> str:
 
 
 def note(value: Any) -> str:
-    """Check a sentence for people. It must be one line that a terminal can show."""
+    """Check a sentence for people: one line that a terminal can show."""
     if len(text(value)) > MAX_NOTE or not value.isprintable():
         raise ValueError(f"must be one line of at most {MAX_NOTE} printable characters")
     return str(value)
 
 
 def event_name(value: Any) -> str:
-    """Check the name of an event. The name must be written exactly as on the provider's own
-    page."""
+    """Check the name of an event, written exactly as on the provider's page."""
     if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
         raise ValueError(
             f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks and *"
@@ -160,8 +158,7 @@ def event_name(value: Any) -> str:
 
 
 def answer_text(value: Any) -> str:
-    """Check the text of an answer. It must be short and on one line. An empty text means an empty
-    answer."""
+    """Check the text of an answer: short and on one line. An empty text means an empty answer."""
     if type(value) is not str or len(value) > MAX_ANSWER:
         raise ValueError(f"must be a text of at most {MAX_ANSWER} characters")
     return _one_line(value)
@@ -179,8 +176,7 @@ def calling_code(value: Any) -> str:
 
 
 def claims(pair: tuple[str, Any]) -> str:
-    """Check the claim that the profile states for a word of the provider. The word may end
-    in `*`."""
+    """Check the claim of a provider's word, which may end in `*`."""
     word, meaning = pair
     if "*" in word[:-1]:
         raise ValueError("may have a * only at its end")
@@ -188,8 +184,7 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Check the name of a kind of events. If the name ends in `*`, it stands for all kinds that
-    begin with the characters before the `*`."""
+    """Check the name of a kind of events. A final `*` matches a prefix."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * only at its end")
     return str(value)
@@ -203,7 +198,7 @@ def credential_note(pair: tuple[str, Any]) -> str:
 
 
 def header(pair: tuple[str, Any]) -> str:
-    """Check the value of a header that we send. The name of the header is checked, too."""
+    """Check the name and value of a header that we send."""
     name, value = pair
     header_values(name)  # raises where it is not a header name in lower case
     return words(value)
@@ -230,7 +225,7 @@ def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
 
 
 def constants(pair: tuple[str, Any]) -> Any:
-    """Validate a value that is one location, several locations, or a constant number or boolean."""
+    """Check a value: one or several locations, or a constant number or boolean."""
     name, value = pair
     _one_line(name)
     if type(value) in (int, bool):
@@ -239,7 +234,7 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """Check the type of an option of a named verifier. The verifier checks the value."""
+    """Check the type of a named verifier's option. The verifier checks the value."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

@@ -15,8 +15,8 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""References that cover the whole query. `body_or_query` does not: a request other than GET can
-have a query beside its signed body."""
+"""References that cover the whole query. `body_or_query` does not: other methods than GET may have
+both."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -29,16 +29,16 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
     "order": ("order_currency",),
     **dict.fromkeys(PART_KINDS, ("parts_currency", "payment_currency")),
 }
-"""Each amount of a profile with the keys of its currency, of which the first stated one counts."""
+"""Amounts of a profile with the keys of their currency, of which the first stated one counts."""
 
 
 class SignatureCoverage:
-    """The parts of a request that one profile signs.
+    """Parts of a request that one profile signs.
 
-    signed    the template of the signed content; None if a named verifier covers the body
-    items     the path of the events in the body; empty if the body is the event
+    signed    template of the signed content; None if a named verifier covers the body
+    items     path of the events in the body; empty if the body is the event
     per_item  whether each event has its own signature
-    beside    the parts that a named verifier covers in addition to the body: `query`, `header:NAME`
+    beside    what a named verifier covers besides the body: `query`, `header:NAME`
     """
 
     def __init__(
@@ -60,8 +60,7 @@ class SignatureCoverage:
         )
 
     def covers(self, location: str) -> bool:
-        """Return whether the signature covers this location. If so, every change there makes the
-        signature invalid."""
+        """Return whether every change at this location makes the signature invalid."""
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -113,8 +112,8 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield each key of a profile that decides whether an event counts, for what, and for how much.
-    Each key comes with its locations."""
+    """Yield the keys, with their locations, that decide whether an event counts, for what, and for
+    how much."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -136,9 +135,9 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class Joins:
-    """Check of one profile: where each field of the signed content ends must be clear.
+    """Check that the end of each field in the signed content is clear.
 
-    values  the values of the whole profile file
+    values  values of the whole profile file
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -157,8 +156,8 @@ class Joins:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Name the first two neighbouring fields of the signed content whose boundary is ambiguous.
-        Return None if every boundary is clear."""
+        """Return the first two neighbouring fields with an ambiguous boundary; None if all are
+        clear."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -171,18 +170,13 @@ class Joins:
         return None
 
     def _bounded(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
-        """Return whether the end of the left part, or the start of the right part, is always
-        clear."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether one can see in the value of a reference where the value ends.
-
-        This is true for a secret and for a digest. It is also true for the JSON document, because a
-        document cannot be the beginning of a longer document.
-        """
+        """Return whether a reference's value itself shows its end, as a secret, a digest and a JSON
+        document do."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -199,11 +193,10 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect all pairs of references that may be adjacent, with no literal between them. Return
-    the references that may be the last ones of these tokens, so that a following reference touches
-    them.
+    """Collect all pairs of references that may be adjacent, without a literal between them. Return
+    those that may come last.
 
-    before  the references that may come directly before the first token
+    before  references that may come directly before the first token
     """
     for token in tokens:
         if isinstance(token, str):
@@ -225,8 +218,8 @@ _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
 def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
-    """Check that the host is fixed, that the credential is named, and that the answer has every
-    needed field."""
+    """Check that the host is fixed, the credential is named, and the answer has every needed
+    field."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
         yield TomlMistake("fetch_back", 'must be given if confirm = "fetch_back", and only then')
@@ -277,7 +270,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature proves who wrote this reference: the provider, for this
+    """Return whether the signature proves that the provider wrote this reference for this
     account."""
     return (
         values["signature"]["key"] == "merchant"
@@ -314,7 +307,7 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
-    """Check that [slow] names only pending claims, and that it has a window for each."""
+    """Check that [slow] names only pending claims, with a window for each."""
     slow, rule = values["slow"], values["fetch_back"]
     claims = dict((rule and rule["claims"]) or values["claims"])
     for word in slow["claims"]:

@@ -1,4 +1,4 @@
-"""The cryptography: signatures of content with a key. SCHEMES has one entry for each scheme."""
+"""Cryptography: signatures of content with a key. SCHEMES has one entry for each scheme."""
 
 import hashlib
 import hmac
@@ -29,7 +29,7 @@ _P = 2**255 - 19
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
 """The y coordinates of the eight points of edwards25519 whose order divides 8. With such a key, one
-fixed signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs", 2020)."""
+signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs", 2020)."""
 
 
 class KeyPair(NamedTuple):
@@ -40,8 +40,7 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""Cached keys. Reading and checking a private RSA key takes 50 ms. A start reads each key of a
-source four times, to check, to name and to use it."""
+"""Cached keys. Reading a private RSA key takes 50 ms, and a start reads each key four times."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
@@ -93,8 +92,8 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Signatures of one request that are tried with one key. A provider that changes keys sends two.
-Each takes some tenths of a millisecond, and a request's headers have room for two hundred."""
+"""Signatures of one request tried with one key. A provider that changes keys sends two; a request
+has room for two hundred."""
 
 
 class AsymmetricKey(ABC):
@@ -103,7 +102,8 @@ class AsymmetricKey(ABC):
     secret = b""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Check whether this key made one of the first MOST_SIGNATURES signatures. Never raises."""
+        """Return whether this key made one of the first MOST_SIGNATURES signatures. Never
+        raises."""
         for signature in signatures[:MOST_SIGNATURES]:
             try:
                 self._verify(signature, content)
@@ -147,8 +147,7 @@ class RsaKey(AsymmetricKey):
 class EcdsaKey(AsymmetricKey):
     """Key for ECDSA over one curve (FIPS 186-5). Raises ValueError for any other key.
 
-    raw  whether r and s are concatenated, each as long as the curve's order (RFC 9421), instead of
-         encoded in DER
+    raw  whether r and s are concatenated at the curve's length (RFC 9421), instead of DER
     """
 
     def __init__(
@@ -182,7 +181,7 @@ class EcdsaKey(AsymmetricKey):
 
 
 class Ed25519Key(AsymmetricKey):
-    """Key for Ed25519 (RFC 8032). Raises ValueError for another type of key, or a key of small
+    """Key for Ed25519 (RFC 8032). Raises ValueError for another type, or for a key of small
     order."""
 
     def __init__(self, material: bytes) -> None:
@@ -287,7 +286,7 @@ class HashKey:
 
 
 class TokenKey:
-    """Static secret that the request itself contains. It proves nothing about the body."""
+    """Static secret that the request itself contains. Proves nothing about the body."""
 
     __slots__ = ("secret",)
 
@@ -305,9 +304,8 @@ class TokenKey:
 class Scheme:
     """One way to sign.
 
-    make        function that returns a key from the bytes of the secret. It raises ValueError whose
-                message is a sentence
-    covers      whether the signature covers content. If not, the request contains the secret itself
+    make        return a key from the secret's bytes, or raise ValueError with a sentence
+    covers      whether the signature covers content; otherwise the request contains the secret
     asymmetric  whether the secret is a public key
     encoding    encoding of the signature if the profile states none
     """

@@ -1,8 +1,7 @@
 """Profiles: descriptions of providers' webhooks, as frozen data read from TOML files.
 
-Each section of the file is a class here. Each key is an attribute, annotated with the values that
-it may have. README.md explains every key. `rules_together.py` fills in an empty `encoding` or
-`unit`.
+Each section is a class, and each key an attribute annotated with its allowed values. README.md
+explains every key. Leaves out: rules between keys and dependent defaults (`rules_together`).
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations `json:PATH`, `header:NAME`, … of a field. The first that is present counts. Empty:
+"""Locations `json:PATH`, `header:NAME`, … of a field, of which the first present one counts. Empty:
 events have no such field."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
-"""A section with keys that the file chooses, in the order of the file."""
+"""Section whose keys the file chooses, in its order."""
 
 Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 """Pairs (the provider's word, the claim that it means), in the order of the file."""
@@ -63,8 +62,8 @@ class AlsoRule:
 class SignatureRule:
     """Section [signature]: the scheme, where and how the signature is written, and what it covers.
 
-    key          `merchant` if the key belongs to this account, `provider` if all merchants share
-                 it; None if nothing is signed
+    key  `merchant` if the key belongs to this account, `provider` if all merchants share it; None
+         if nothing is signed
     """
 
     mac: Annotated[str, rules.mac]
@@ -86,7 +85,7 @@ class AccountRule:
     """Section [account]: where an event names its account, if the key alone does not determine it.
 
     where         member that names the provider's account or entity
-    connected     whether events name an account only if it differs from the key's own account
+    connected     whether events name an account only if it is not the key's own
     undocumented  whether no such member is known, so that no event counts by itself
     """
 
@@ -99,9 +98,8 @@ class AccountRule:
 class SecretRule:
     """Section [secret]: how a secret is written in the configuration, and how long it must be.
 
-    key_id        place in the request that names one of the source's named secrets; None if any
-                  secret may match
-    never_begins  prefixes of the provider's other credentials; no secret begins with one of them
+    key_id        place in the request that names one of the source's secrets; None if any may match
+    never_begins  prefixes of the provider's other credentials, which no secret has
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -135,11 +133,10 @@ class RequestRule:
 class AcknowledgementRule:
     """Section [acknowledgement]: the answer that ends the provider's redeliveries.
 
-    status           the HTTP status, 200 to 299
-    redelivery_days  the number of days after which the provider surely redelivers no more
-    body             a constant text of media type `type`; None for our own JSON
-    fields           the members of a JSON object that is sent instead of `body`, each with a
-                     location or a constant
+    status           HTTP status, 200 to 299
+    redelivery_days  days after which the provider surely redelivers no more
+    body             constant text of media type `type`; None for our own JSON
+    fields           members of a JSON object sent instead of `body`, each a location or a constant
     """
 
     status: Annotated[int, integer(200, 299)] = 200
@@ -153,19 +150,16 @@ class AcknowledgementRule:
 class EventRule:
     """Section [event]: the locations of an event's own fields.
 
-    items          the path of the events in the body, with `[*]`, or of the single object that is
-                   the event
-    zone           the offset from UTC for dates that state no offset
-    capture        the id of the capture that a success reports, if a payment may have several
-                   captures
-    respond_by     the deadline for the shop's answer to a dispute, written like `occurred_at`
-    further_ids    ids that people find on a receipt, such as a charge's; every id that is present
-                   is used
-    agreement      the subscription or billing agreement that a payment renews
-    suggested      an order that the event only suggests, which is read if `order` is absent
-    own_reference  the kinds of events in which `order` is the merchant's reference of the movement,
-                   not the order; a kind may end in `*`
-    standalone     the kinds of refunds and payouts that belong to no payment; a kind may end in `*`
+    items          path of the events in the body, with `[*]`, or of the single event
+    zone           offset from UTC for dates that state none
+    capture        id of the capture that a success reports, if a payment may have several
+    respond_by     deadline for the shop's answer to a dispute, written like `occurred_at`
+    further_ids    ids that people find on a receipt, such as a charge's; all present ones are used
+    agreement      subscription or billing agreement that a payment renews
+    suggested      order that the event only suggests, read if `order` is absent
+    own_reference  kinds of events in which `order` is the merchant's reference of the movement; may
+                   end in `*`
+    standalone     kinds of refunds and payouts that belong to no payment; may end in `*`
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -192,10 +186,10 @@ class EventRule:
 class CustomerRule:
     """Section [customer]: identifiers of the customer.
 
-    Only keyed digests of the identifiers are stored. The phone number is shown masked, on demand.
+    Only keyed digests are stored. The phone number is shown masked, on demand.
 
     country  calling code of numbers that begin with a single zero
-    card     a card's number, or the shown part of the number; its last four digits count
+    card     a card's number or its shown part; the last four digits count
     """
 
     phone: Locations = ()
@@ -207,17 +201,15 @@ class CustomerRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRule:
-    """Section [transaction]: facts that the shop needs to answer a dispute. An event may state
-    them.
+    """Section [transaction]: facts in events that the shop needs to answer a dispute.
 
-    The facts are not stored. They are read from the stored body when they are needed.
+    They are not stored, but read from the stored body when needed.
 
     network      the card network that processed the payment
     reason_code  the network's code of a dispute
     arn          the acquirer reference number
     network_id   the network's own id of the transaction
-    credential   a value that replaces the card's number and is the same for each payment by that
-                 card
+    credential   stand-in for the card's number, equal for all its payments
     descriptor   the text on the customer's bank statement
     sold         what was sold
     billing      the billing address: a text, or an object whose members form the address
@@ -246,10 +238,9 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: the environment's location, and the provider's words for both
-    environments.
+    """Section [environment]: the location, and the provider's words for both environments.
 
-    either        the word that marks an event as valid in both environments
+    either        word that marks an event as valid in both
     sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
     live_keys     prefixes of the live secrets
     """
@@ -262,7 +253,7 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the common environment of these secrets, or None if they don't show one."""
+        """Return the common environment of these secrets, or None if they do not show one."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -478,7 +469,7 @@ class Profile:
 
     @property
     def shares_key(self) -> bool:
-        """Return whether all merchants share the provider's key. Events of other accounts are then
+        """Whether all merchants share the provider's key, so that other accounts' events are
         refused."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
@@ -486,6 +477,5 @@ class Profile:
 
     @property
     def unconfirmed(self) -> bool:
-        """Return whether the events move no money by themselves. Either the provider must confirm
-        each event, or the events never count."""
+        """Whether events move no money by themselves: each must be confirmed, or none counts."""
         return self.confirm is not None or self.account.undocumented

@@ -1,4 +1,4 @@
-"""Send our own posts, signed as a provider signs its deliveries."""
+"""Sends our own posts, signed as a provider signs its deliveries."""
 
 from collections.abc import Mapping
 
@@ -20,9 +20,9 @@ async def post_signed(
     limit_s: float,
     more: Mapping[str, str] | None = None,
 ) -> Exchange:
-    """Post a JSON document. The result reports network failures too.
+    """Post a JSON document. The result reports network failures, too.
 
-    event_id  id that stays equal at every attempt, so that the receiver recognizes a repeat
+    event_id  id that is equal at every attempt, so that the receiver recognizes a repeat
     more      further headers
     """
     signed = signer.sign(body, event_id=event_id, now=now)

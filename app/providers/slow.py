@@ -1,9 +1,9 @@
 """Slow payment methods of a profile: which claims are slow, and when the provider should know.
 
-A debit from a bank account takes days, and a voucher is paid when the customer finds the time. The
-window of such a payment is counted in business days from the event's date, or from a later date
-that the event states. Nothing here makes an event unreadable: a method or a date in an unexpected
-form counts as absent, and the profile's longest window is used instead.
+A bank debit takes days, and a voucher is paid when the customer finds the time. The window is
+counted in business days from the event's date, or from a later date that it states. Nothing here
+makes an event unreadable: an unexpected method or date counts as absent, and the profile's longest
+window applies.
 """
 
 from typing import Any, Final, NamedTuple
@@ -15,11 +15,11 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """Statements of an event about a slow payment. All members are None if the payment is not slow.
+    """Statements of an event about a slow payment; all None if it is not slow.
 
-    method          the payment method
+    method          payment method
     expected_by     when the provider should know the result
-    revocable_days  the days in which the customer can revoke the captured payment
+    revocable_days  days in which the customer can revoke the captured payment
     """
 
     method: str | None = None
@@ -31,9 +31,9 @@ NOT_SLOW: Final = SlowPayment()
 
 
 class SlowMethods:
-    """The section [slow] of one profile, compiled once.
+    """Section [slow] of one profile, compiled once.
 
-    zone  offset from UTC for dates that state no offset
+    zone  offset from UTC for dates that state none
     """
 
     def __init__(self, rule: sections.SlowRule, *, zone: str) -> None:
@@ -83,15 +83,14 @@ class SlowMethods:
         )
 
     def _method_in(self, data: fields.EventData) -> str | None:
-        """Return the event's slow method, or None if the event names no method that the profile
-        knows."""
+        """Return the event's slow method; None if it names none that the profile knows."""
         word = self._word(data)
         known = word in self._vouchers or (word is not None and self._windows.get(word, 0) > 0)
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the payment method. The value may be a text, or a list of
-        one text. Return None for other values."""
+        """Return the provider's word for the payment method, from a text or a list of one; else
+        None."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

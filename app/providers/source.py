@@ -80,7 +80,7 @@ def _found(find: fields.Find, data: fields.EventData) -> Any:
 
 
 def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
-    """Return the data of the whole request. An unreadable body counts as an empty object."""
+    """Return the data of the whole request. An unreadable body counts as empty."""
     try:
         document = DOCUMENTS[profile.request.body](profile.request, incoming.body)
     except Unreadable:
@@ -98,8 +98,7 @@ ALL_ENDED: Final = Refusal(
 
 
 class Ending:
-    """Verifiers of a source whose secrets expire. There is one verifier for each group of secrets
-    that are valid at the same time.
+    """Verifiers of a source whose secrets expire, one for each group of secrets valid together.
 
     The class has slots, so that no repr shows the secrets.
     """
@@ -118,8 +117,7 @@ class Ending:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets that are valid at `now`; None if no secret is
-        valid."""
+        """Return a verifier with the secrets valid at `now`; None if there is none."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
@@ -246,17 +244,17 @@ class Source:
 
     @property
     def path(self) -> str:
-        """The path to which the provider must send. It may be a secret."""
+        """Path to which the provider must send. It may be a secret."""
         return f"/webhooks/{next(iter(self.addresses))}"
 
     @property
     def shown_path(self) -> str:
-        """The path for people, with a secret path masked."""
+        """Path for people, with a secret part masked."""
         return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a request that arrived at `now`. Return None if the request is genuine. Otherwise
-        return the refusal. Never raises."""
+        """Check a request that arrived at `now`. Return None if it is genuine, otherwise the
+        refusal. Never raises."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return (
             ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)
@@ -269,8 +267,7 @@ class Source:
 
     @property
     def vouchers(self) -> list[str]:
-        """The `authorization` headers that the provider sends, in the form in which they are
-        stored."""
+        """Headers `authorization` that the provider sends, in their stored form."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
@@ -279,8 +276,8 @@ class Source:
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
-        """Answer a genuine request that asks for an echo before events are delivered. Return None
-        if the request is a delivery. Never raises."""
+        """Answer a genuine request for an echo before events are delivered; None for a delivery.
+        Never raises."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -290,16 +287,15 @@ class Source:
         return ProviderReply(200, ((b"content-type", b"text/plain"),), echo.encode("ascii"))
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a genuine request. Raises Unreadable if this fails. The message of the
-        error is a sentence.
+        """Read the events of a genuine request. Raises Unreadable, with a sentence.
 
         digest  SHA-256 of the body, 64 hex digits
         """
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Read a genuine request's account, shop and environment, if the profile expects the
-        request to name them. Never raises: see `EventReader.belonging`."""
+        """Read a genuine request's account, shop and environment, if the profile expects them.
+        Never raises."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -308,9 +304,8 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Return whether a verified request surely comes from the provider. The request may come
-        from somebody else if the provider signs nothing, or if each event of the source must be
-        confirmed."""
+        """Whether a verified request surely comes from the provider: it is signed, and needs no
+        confirmation."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
@@ -332,13 +327,13 @@ class Source:
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a genuine request; None if it states
-        none. Raises Unreadable."""
+        """Return the deadline for answering the dispute in a genuine request; None without one.
+        Raises Unreadable."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return the facts that an event of a genuine request states about its payment. See
-        `EventReader.transaction`. Raises Unreadable."""
+        """Return the facts of a genuine request's event about its payment, as
+        `EventReader.transaction` does. Raises Unreadable."""
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
@@ -357,7 +352,7 @@ class Source:
         secret.
 
         Raises ValueError for an id that cannot occur in a request. Raises ConfigurationError if the
-        profile puts the signature into the body or the address. For such a profile, call `signed`.
+        signature is in the body or the address; then call `signed`.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
@@ -373,15 +368,15 @@ class Source:
         method: str = "POST",
         url: str = "",
     ) -> Signed:
-        """Build the whole request as the provider itself would send it. Raises the errors of
-        `sign`, and ConfigurationError if only a public key is configured."""
+        """Build the request that the provider itself would send. Raises the errors of `sign`, and
+        ConfigurationError without a private key."""
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
 class ProfileReader:
-    """Reader of requests that a profile describes. It needs no secrets. Raises ConfigurationError
-    if bodies are wrapped."""
+    """Reader of requests by a profile, without secrets. Raises ConfigurationError if bodies are
+    wrapped."""
 
     def __init__(
         self,
@@ -411,8 +406,7 @@ class ProfileReader:
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Read the events of a request. Raises Unreadable if this fails. The message of the error
-        is a sentence."""
+        """Read the events of a request. Raises Unreadable, with a sentence."""
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:

@@ -1,7 +1,7 @@
-"""The signed content: a template of literals and references, filled with the bytes as received.
+"""Signed content: a template of literals and references, filled with the bytes as received.
 
 `{header:webhook-id}.{ts}.{body}` is Standard Webhooks. REFERENCES has one entry for each kind of
-reference.
+reference. Leaves out: signing.
 """
 
 import base64
@@ -19,7 +19,7 @@ from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_
 Filter = Callable[[bytes], bytes]
 
 ELSE: Final = "otherwise write a SCHEME in app/providers/named"
-"""Advice where this language has no word for what a provider signs."""
+"""Advice if a template cannot express what a provider signs."""
 
 
 def _digest(value: bytes, *, algorithm: str, encode: Filter) -> bytes:
@@ -41,8 +41,8 @@ FILTERS: Final[Mapping[str, Filter]] = {
 
 
 def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
-    """Return the filters with these names. Raises ValueError for an unknown name. The message of
-    the error is a sentence."""
+    """Return the filters with these names. Raises ValueError, with a sentence, for an unknown
+    name."""
     for name in names:
         if name not in FILTERS:
             raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}; {ELSE}")
@@ -68,14 +68,13 @@ class TemplateReference:
 
     @property
     def text(self) -> str:
-        """Return the name and the argument of the reference as written in the profile, such as
-        `json:data.id`."""
+        """Name and argument as written in the profile, such as `json:data.id`."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateGroup:
-    """Tokens that are left out together if a reference in them is absent."""
+    """Tokens that are left out together if a reference among them is absent."""
 
     tokens: tuple[str | TemplateReference, ...]
 
@@ -84,8 +83,7 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """Split a template into tokens. Raises ValueError if the template is malformed. The message of
-    the error is a sentence."""
+    """Split a template into tokens. Raises ValueError, with a sentence, if it is malformed."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):
@@ -122,13 +120,13 @@ def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
 
 
 Piece = Callable[[Request], bytes | Refusal]
-"""Function that returns a piece of the signed content, or the refusal if the request has none."""
+"""Function that returns a piece of the signed content, or the refusal if the request lacks it."""
 
 
 class Meaning(NamedTuple):
     """Rule for compiling one kind of reference.
 
-    argument  whether the reference has an argument: `no`, `must` or `may`
+    argument  whether it has an argument: `no`, `must` or `may`
     """
 
     make: Callable[[str], Piece]
@@ -140,7 +138,7 @@ def _absent(what: str) -> Refusal:
 
 
 def _single(kind: str, words: str) -> Callable[[str], Piece]:
-    """Return a compiler for references to a place of this kind that must have exactly one value."""
+    """Return a compiler for references to a place that must have exactly one value."""
 
     def make(name: str) -> Piece:
         values, what = paths.PLACES[kind](name), f"{words} {name}"
@@ -177,10 +175,9 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Return a compiler for references to a JSON member. A reference without a name stands for the
-    whole JSON document.
+    """Return a compiler for references to a JSON member; without a name, to the whole document.
 
-    write  function that turns the value into text
+    write  turns the value into text
     """
 
     def make(name: str) -> Piece:
@@ -200,8 +197,8 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
     """Return a compiler for references to the whole form. The argument `-NAME` omits one field.
 
-    order  puts the fields into the order in which they are signed
-    write  writes the fields as they are signed
+    order  puts the fields into their signed order
+    write  writes the fields as signed
     """
 
     def make(argument: str) -> Piece:
@@ -238,19 +235,18 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A compiled template. `references` are the references inside its braces."""
+    """Compiled template. `references` are those inside its braces."""
 
     pieces: tuple[Piece, ...]
     references: tuple[TemplateReference, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the references, without arguments: `body`, `ts`."""
+        """Names of the references, without arguments: `body`, `ts`."""
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """Build the signed content of a request. Return a refusal if the request lacks a part of
-        the content."""
+        """Build the signed content of a request, or a refusal if a part is missing."""
         contents = []
         for piece in self.pieces:
             content = piece(request)
@@ -293,8 +289,7 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one piece whose content is empty if a part of it is absent from the request. A
-    part that occurs several times still leads to a refusal."""
+    """Join pieces to one that is empty if a part is absent. A repeated part is still refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

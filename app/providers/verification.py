@@ -1,11 +1,10 @@
 """Signature verification over the bytes as received, in numbered steps; and signing.
 
-Everything about the profile is compiled once, before the first request. No step parses the body,
-unless the profile signs members of it. It is then parsed strictly, and a body that cannot be parsed
-has no members.
+The profile is compiled once, before the first request. The body is parsed only if the profile signs
+its members: strictly, and an invalid body has no members.
 
-Signing builds the request that the provider itself would send, with the newest key. A header or
-query field that the signature covers gets the event's id as its value.
+Signing builds the provider's own request, with the newest key. A covered header or query field gets
+the event's id as its value. Leaves out: the cryptography (`schemes`).
 """
 
 from collections.abc import Iterator
@@ -98,8 +97,8 @@ class Verifier(kit.NamedVerifier):
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a request. Return None if the request is genuine and recent. Otherwise return the
-        refusal. Never raises."""
+        """Check a request. Return None if it is genuine and recent, otherwise the refusal. Never
+        raises."""
         request = self.request(incoming)
         if self._items is None:
             return self._verify_one(request, now)
@@ -195,7 +194,7 @@ def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
 
 
 class Draft:
-    """Headers, body and address into which values are put at the places that a profile names."""
+    """Headers, body and address, with values put at places that a profile names."""
 
     def __init__(self, body: bytes, *, method: str, url: str) -> None:
         self.headers: list[tuple[str, str]] = []
@@ -204,8 +203,7 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put a value at a place, and replace the value that is there. Raises ConfigurationError if
-        the place cannot have this value."""
+        """Put or replace a value at a place. Raises ConfigurationError if it cannot be there."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]
@@ -229,7 +227,7 @@ class Draft:
             raise ConfigurationError([f"this cannot be signed: {error}"]) from None
 
     def request(self) -> Request:
-        """Return the draft's parts that a signature may cover."""
+        """Return the parts of the draft that a signature may cover."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         return Request(headers, self.body, method=self.method, url=self.url)
 
@@ -254,7 +252,7 @@ def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
 
 
 class Declared(Verifier):
-    """A scheme that the profile file describes in full. The scheme verifies and signs."""
+    """Scheme that the profile file describes in full, for verifying and signing."""
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
@@ -284,8 +282,8 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields that need an invented value. No rule of the profile
-        computes a value for them."""
+        """Yield the headers and query fields that need an invented value, because no rule computes
+        one."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)
@@ -334,7 +332,7 @@ class Unsigned(kit.NamedVerifier):
 
 
 def signs_address(profile: Profile) -> bool:
-    """Check whether the signature covers the scheme and host of the address."""
+    """Return whether the signature covers the scheme and host of the address."""
     named = kit.named_scheme(profile.signature.mac)
     if named is not None:
         return "address" in named.covers(dict(profile.signature.options))
@@ -344,10 +342,8 @@ def signs_address(profile: Profile) -> bool:
 def compile_verifier(
     source: str, profile: Profile, secrets: kit.Secrets, *, strict: bool
 ) -> kit.NamedVerifier:
-    """Compile the verifier that the profile's mac names.
-
-    Raises ConfigurationError with every problem.
-    """
+    """Compile the verifier that the profile's mac names. Raises ConfigurationError with every
+    problem."""
     mac = profile.signature.mac
     if mac == UNSIGNED:
         return Unsigned()

@@ -19,11 +19,11 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Split an event that closes an underpaid order. Return one event for each payment that the
-    provider refunds.
+    """Split an event that closes an underpaid order into one for each payment that the provider
+    refunds.
 
-    The signature does not cover the list of payments. So the profile gives each of these events
-    only the claim `refund_pending`. This claim puts the money on hold and moves no money.
+    The signature does not cover the list of payments. So the profile gives these events only the
+    claim `refund_pending`, which puts money on hold and moves none.
     """
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]

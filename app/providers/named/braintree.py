@@ -2,8 +2,8 @@
 
 The scheme is that of braintree_python, `webhook_notification_gateway.py`. `bt_signature` holds
 `public_key|hex` pairs joined by `&`. Each hex is the HMAC-SHA1 of `bt_payload`, as sent or with a
-newline after it, under the SHA-1 of the private key. The time inside the payload is the event's
-own, and Braintree repeats a delivery for a day, so no age is judged.
+newline after it, under the SHA-1 of the private key. No age is judged: the time inside the payload
+is the event's own, and Braintree repeats a delivery for a day.
 """
 
 import json
@@ -24,11 +24,7 @@ from reconcile.instants import Instant
 
 
 def xml_to_json(document: bytes) -> bytes:
-    """Convert an XML document to the JSON `{"<root>": …}`.
-
-    Raises Unreadable if the document cannot be parsed. The message of the error does not quote the
-    document.
-    """
+    """Convert an XML document to the JSON `{"<root>": …}`. Raises Unreadable without quoting it."""
     if document.startswith(TRIAL):
         raise Unreadable(TRIED)
     try:
@@ -86,7 +82,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifier with the API's private keys. `keys` maps each public key to its private key."""
+    """Verifier with the API's private keys, by public key in `keys`."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
@@ -136,8 +132,8 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme. It has no options. The name of each named secret is a public key; the
-    secret is the private key that belongs to it."""
+    """Compile the scheme, without options. Each named secret is a private key, by its public
+    key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
@@ -155,8 +151,7 @@ def _private_key(secret: str) -> HmacKey:
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return the fields bt_signature and bt_payload of a body. Return None if one of them is
-    missing or occurs twice."""
+    """Return bt_signature and bt_payload of a body; None if one is missing or occurs twice."""
     try:
         fields = kit.form_fields(body)
     except ValueError:

@@ -2,8 +2,7 @@
 
 Rule: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header reads
 `t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is HMAC-SHA256 over `{t}.{h}.{values joined by
-.}.{body}`. The header also has a v0, which does not cover the headers. Only v1 is accepted: with
-v0, anyone could exchange them.
+.}.{body}`. v0 is refused, because it does not cover the headers and anyone could exchange them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,12 @@ MAX_DIGITS: Final = 12
 
 
 MAX_NAMES: Final = 64
-"""Headers that one signature covers; a provider names two or three. A value is signed again each
-time its header is named, so thousands of names could turn one request into megabytes to sign."""
+"""Headers that one signature covers; a provider names two or three. A value is signed each time its
+header is named, so thousands of names could become megabytes."""
 
 
 class SignatureHeader(NamedTuple):
-    """The parts of the signature header. The time and the names of the covered headers are still
-    the bytes as received."""
+    """Parts of the signature header, with the time and header names as received."""
 
     time: bytes
     names: bytes
@@ -34,7 +32,7 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifier with several secrets, newest first. `required` headers must be covered."""
+    """Verifier with several secrets, newest first, for `required` headers."""
 
     def __init__(
         self,
@@ -114,8 +112,8 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request that is signed over the required headers. A header `content-type`
-        contains the media type. Every other required header contains the event's id."""
+        """Build a request signed over the required headers: the media type in `content-type`, the
+        event's id in the others."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required
@@ -133,8 +131,8 @@ def covered_headers(
 ) -> CoveredHeaders:
     """Compile the scheme.
 
-    Options: `header` (`x-hook0-signature`), `required` (header names that must be covered; default
-    none), `past_s` and `future_s` (300). Listed secrets: the subscription's secret, used as text.
+    Options: `header` (`x-hook0-signature`), `required` (header names to cover; none), `past_s` and
+    `future_s` (300). Listed secrets: the subscription's secret, used as text.
     """
     setup = Setup(source, options, secrets)
     header = setup.text("header", "x-hook0-signature")

@@ -13,7 +13,7 @@ _REFUNDED: Final[dict[str | None, StateWord]] = {
     "failed": "undone",
     "canceled": "undone",
 }
-"""Movements that are done or undone. Other words, such as `queued` and `pending`, are under way."""
+"""State of done and undone movements. Other words, such as `queued`, mean under way."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:

@@ -1,9 +1,9 @@
 """OPPWA (Peach Payments and other gateways of that platform): the body is encrypted, AES-256-GCM.
 
 Rule: the platform's "Webhooks: integration and decryption" page. The key is 64 hex digits. The
-initialization vector and the tag are headers in hex. The body is hex too, bare or as the only
-member `encryptedBody` of a JSON object. Successful decryption proves the sender, since only the two
-sides have the key. The platform signs no time.
+initialization vector and the tag are headers in hex. The body is hex, bare or as the only member
+`encryptedBody` of a JSON object. Decryption proves the sender, because only the two sides have the
+key. The platform signs no time.
 """
 
 import hmac

@@ -7,8 +7,8 @@ certificate under its URL, and the refusal of an unknown URL says what to add. A
 name *.paypal.com and be valid when it is used. Each further certificate in its text must have
 issued the one before it.
 
-The signature covers only a CRC-32 of the body, and four bytes can steer a CRC-32 to any value. So a
-delivery's statements about money count only after the event was fetched back from PayPal.
+The signature covers only a CRC-32 of the body, which four bytes can steer to any value. So
+statements about money count only after the event was fetched back from PayPal.
 """
 
 import zlib
@@ -38,8 +38,8 @@ ALGORITHM: Final = b"SHA256withRSA"
 """PayPal's name of the algorithm. SHA1withRSA, which its SDK still accepts, is refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Age up to which a delivery is accepted, in seconds. PayPal repeats a delivery for three days;
-whether with a new time is not documented."""
+"""Age in seconds up to which a delivery is accepted. PayPal repeats for three days; whether with a
+new time is undocumented."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
@@ -62,7 +62,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Certificate(NamedTuple):
-    """The key of a configured certificate, and its period of validity, both ends included."""
+    """Key of a configured certificate, and its period of validity, both ends included."""
 
     key: AsymmetricKey
     valid_from: Instant
@@ -80,7 +80,7 @@ class Transmission(NamedTuple):
 
 
 class Paypal(kit.NamedVerifier):
-    """Verifier with the configured certificates. With a private key it also signs."""
+    """Verifier with the configured certificates, which signs with a private key."""
 
     def __init__(
         self,
@@ -172,9 +172,8 @@ class Paypal(kit.NamedVerifier):
 def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Paypal:
     """Compile the scheme. Options: `hosts`, `past_s` (4 days), `future_s` (300).
 
-    Named secrets: `webhook_id`; one secret for each certificate; and `private_key` for signing. The
-    name of a certificate's secret is the certificate's URL. The secret is the certificate's PEM
-    text, which may be followed by further certificates of the chain.
+    Named secrets: `webhook_id`, `private_key` for signing, and each certificate under its URL. A
+    certificate is PEM text, which may go on with the chain.
     """
     setup = Setup(source, options, secrets)
     hosts = setup.texts("hosts", HOSTS)

@@ -38,7 +38,7 @@ _OTHER_BODY = kit.mismatch(f"The body's SHA-256 does not match the token's {_BOD
 
 
 class JsonWebKey(NamedTuple):
-    """One configured key. `expires_at` is None until Plaid expires the key."""
+    """Configured key. `expires_at` is None until Plaid expires it."""
 
     pair: KeyPair
     expires_at: Instant | None

@@ -1,9 +1,8 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
 The RFC leaves the clock, the keys and the required components to each application (section 3.2.1).
-A signature proves only what it covers: a body is refused unless its digest is covered and matches,
-whatever else is signed. If a request has several labels, one acceptable signature is enough; a
-label is only a name.
+A body is refused unless its digest is covered and matches, whatever else is signed. Of several
+labels, one acceptable signature is enough.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +28,8 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Placeholder for an unknown address. A signature that covers no part of it can still be judged."""
+"""Placeholder for an unknown address, with which a signature that does not cover it can be
+judged."""
 
 
 class Claim(NamedTuple):
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return every label that is in both headers, in order. Raises ValueError if a header is not a
+    """Return every label that is in both headers, in order. Raises ValueError if one is no
     dictionary of RFC 9651."""
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
@@ -73,9 +73,10 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the signed text (section 2.5), and the list of the signed components with which the
-    text ends. Raises ValueError for a component that is unknown, absent, repeated or not plain
-    ASCII."""
+    """Return the signed text (section 2.5), and the list of components at its end.
+
+    Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII.
+    """
     try:
         resolver = HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
     except HTTPMessageSignaturesException:
@@ -113,7 +114,7 @@ def is_digest_of(headers: Headers, body: bytes) -> bool:
 
 
 class _Message:
-    """A request in the form that the library expects."""
+    """Request in the form that the library expects."""
 
     def __init__(self, request: Incoming) -> None:
         self.method = request.method
@@ -124,13 +125,12 @@ class _Message:
 
 
 class _Lines:
-    """Header lines including repeated names, which a mapping would lose."""
+    """Header lines with repeated names, which a mapping would lose."""
 
     def __init__(self, lines: list[tuple[str, str]]) -> None:
         self._lines = lines
 
     def items(self) -> list[tuple[str, str]]:
-        """Return names and values, in order."""
         return self._lines
 
 
@@ -151,19 +151,18 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
 """Algorithms by the form of r and s: side by side, as in the RFC, or in DER."""
 
 EITHER: Final = "either"
-"""Option that accepts both forms, as pawaPay needs. We sign in DER."""
+"""Option that accepts both forms, as pawaPay needs; signing uses DER."""
 
 SHARED: Final = "hmac:"
-"""Prefix of a shared secret. Without it, a public key might be taken for a shared secret, and
-anyone who knows the public key could sign."""
+"""Prefix of a shared secret. Otherwise a public key could pass for one, and anyone who knows it
+could sign."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Most components in all signatures of one request; MAX_LABELS limits the signatures. A provider
-sends one signature over about six components. Each takes time before anything is verified, and a
-sender may know a key's id."""
+"""Most components in all signatures of one request; a provider sends about six. Each takes time
+before anything is verified."""
 
 Keys = Mapping[str, Key]
 """The key prepared for each algorithm."""
@@ -194,7 +193,7 @@ class Rfc9421(kit.NamedVerifier):
     """Verifier with the key that a signature names.
 
     required  components that a signature must cover besides the body's digest
-    tag       the application's tag; empty to accept any tag
+    tag       the application's tag; empty to accept any
     """
 
     def __init__(
@@ -291,9 +290,8 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
     """Compile the scheme.
 
     Options, with defaults in brackets: `required` (`content-digest`), `algorithms` (all), `ecdsa`
-    (`raw`), `tag` (any), `past_s` and `future_s` (300). `ecdsa` may also be `der` or `either`.
-    Named secrets, by keyid: a public key in PEM or as a JWK, or a shared secret as `hmac:` and
-    base64.
+    (`raw`; also `der`, `either`), `tag` (any), `past_s` and `future_s` (300). Named secrets, by
+    keyid: a public key in PEM or as a JWK, or a shared secret as `hmac:` and base64.
     """
     setup = Setup(source, options, secrets)
     required = setup.texts("required", (CONTENT_DIGEST,))
@@ -337,7 +335,7 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """A key that accepts signatures written in either of two forms."""
+    """Key that accepts signatures in either of two forms."""
 
     secret = b""
 
@@ -346,7 +344,7 @@ class _Either:
         self.sign = one.sign
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether one of the signatures was made with this key, in either form."""
+        """Return whether this key made one of the signatures, in either form."""
         return self._one.matches(content, signatures) or self._other.matches(content, signatures)
 
 

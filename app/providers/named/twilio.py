@@ -4,8 +4,7 @@ digest.
 The scheme is that of twilio-python, `twilio.request_validator`, and of Twilio's page "Webhooks
 security". The listed secrets are auth tokens (HMAC-SHA1). Named secrets are shared keys by their id
 (HMAC-SHA256); a request names one in X-Twilio-Webhooks-Signature-Settings. Each algorithm has its
-own keys, so the header, which is unsigned, cannot choose a weaker algorithm for a key. Twilio signs
-no time.
+own keys, so that unsigned header cannot choose a weaker one. Twilio signs no time.
 """
 
 import re
@@ -93,8 +92,7 @@ class Twilio(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. The body is sent as JSON if its first character is `{` or `[`;
-        else as a form."""
+        """Build a signed request: JSON if the body begins with `{` or `[`, else a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -139,8 +137,7 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Return the signed contents for the URL with a port and without a port. Twilio may sign either
-    URL."""
+    """Return the signed contents for the URL with and without a port. Twilio may sign either."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}
