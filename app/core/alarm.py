@@ -7,10 +7,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """An alarm that is raised at present.
+    """Alarm that is raised at present.
 
-    reason    a code, for the log
-    sentence  for people: what is wrong, where, and what to do
+    reason    code for the log
+    sentence  what is wrong, where, and what to do, for people
     pressing  whether something is certainly wrong; if not, a person must judge
     since     when the problem began; None if unknown
     """

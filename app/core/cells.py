@@ -1,12 +1,11 @@
 """CSV for spreadsheets in which text never becomes a formula. All CSV of this program is made here.
 
-A spreadsheet may split a line in unintended places. A spreadsheet program that is set to semicolons
-splits `"x;=1+1"`, because it recognizes a quotation mark only at the start of a cell. It then reads
-the second half as a formula. The same happens at a tab, and at a line break inside a cell. So no
-part of a text between such separators may begin like a formula.
+A spreadsheet set to semicolons splits `"x;=1+1"`, because it recognizes a quotation mark only at
+the start of a cell, and then reads the second half as a formula. Tabs and line breaks inside a cell
+act alike. So no part of a text between such separators may begin like a formula.
 
-A file for a person begins with a byte order mark. Without the mark Excel would read UTF-8 as an old
-encoding. CSV that a program reads from a pipe has no mark.
+A file for a person begins with a byte order mark, without which Excel reads UTF-8 as an old
+encoding. CSV for a pipe has none.
 
 Leaves out: numbers and dates, which only a program writes.
 """
@@ -42,18 +41,16 @@ _QUOTED: Final = re.compile(f'[,"{_SEPARATORS}{_MARK}]|\\A\\s|\\s\\Z')
 
 
 def safe_cell(text: str) -> str:
-    """Put `'` before every part of a text that a spreadsheet program would read as a formula.
-
-    `cell_text` reverses this.
-    """
+    """Put `'` before every part of a text that a spreadsheet would read as a formula. `cell_text`
+    reverses this."""
     if text.isalnum():
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Return a run of separators and white space, with marks for the cell that follows it.
+        """Return a run of separators and white space, with marks for the next cell.
 
         If a formula follows the run, put `'` after each separator. If `'` follows a separator, put
-        one more `'` after the separator.
+        one more.
         """
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
@@ -72,8 +69,8 @@ def cell_text(cell: str) -> str:
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells into a CSV line (RFC 4180) with its line end, quoting cells where needed. The
-    caller passes texts from other people through `safe_cell` first."""
+    """Join cells into a CSV line (RFC 4180) with its line end, quoting where needed. Texts from
+    other people must be `safe_cell`."""
     return (
         ",".join(
             '"' + cell.replace('"', '""') + '"'

@@ -6,9 +6,9 @@
     read JSON or bytes, up to a size              ◀─  answer: a result, and how it ended
     kill it when its time is up, or the caller is canceled
 
-The function may read hostile data, so the child counts as hostile as soon as the function runs. The
-parent never unpickles the child's answer. The only text that it passes on is the message of one of
-our own errors. The child can still read files and reach the network like this process.
+The function may read hostile data, so the child counts as hostile once it runs. The parent never
+unpickles the child's answer, and passes on no text but messages of our own errors. Leaves out:
+isolation; the child can read files and reach the network like this process.
 """
 
 import asyncio
@@ -42,9 +42,8 @@ MAX_HEAD: Final = 4_000
 """Maximum size in bytes of an answer's head. A pipe accepts that many bytes in one piece."""
 
 AT_ONCE: Final = 4
-"""Maximum number of children that `run_in_child` runs at a time. Each child occupies a thread of
-asyncio, which has at least five. A child that waited for a thread would use up its time
-meanwhile."""
+"""Most children that `run_in_child` runs at a time. Each occupies one of asyncio's five or more
+threads; a child that waited for one would use up its time."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
@@ -54,10 +53,10 @@ _TOO_MUCH: Final = 1_000
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
 )  # fmt: skip
-"""Environment variables that a child gets besides LC_*. Other variables may hold secrets."""
+"""Environment variables that a child gets besides LC_*. Others may hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Errors that the parent raises again. Any other Tallyhook error is raised as a UsageError."""
+"""Errors that the parent raises again. Other Tallyhook errors become UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """Error for a child that gave no result. It reached a limit, died, or failed."""
+    """Error for a child without a result: it reached a limit, died, or failed."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -88,14 +87,14 @@ class ChildStopped(TallyhookError):
 
 
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
-    """Call `work(*values)` in a child process and return its result. While AT_ONCE children are
-    running, wait until a child has ended.
+    """Call `work(*values)` in a child process and return its result. Wait while AT_ONCE children
+    run.
 
     `work` is a function of a module, which the child imports. The values must be picklable. The
     result is bytes or a JSON value; a tuple is returned as a list.
 
-    Raises UsageError, NotFoundError or UnreachableError if the function raises it, and ChildStopped
-    if the child gave no result.
+    Raises UsageError, NotFoundError or UnreachableError if the function does, and ChildStopped
+    without a result.
     """
     request, answer = _request(work, values), BytesIO()
     async with _TURNS:
@@ -117,8 +116,7 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
 def write_from_child(
     work: Callable[..., Iterator[bytes]], *values: object, limits: ChildLimits, to: IO[bytes]
 ) -> None:
-    """Run the generator `work(*values)` in a child process, and write the bytes that it yields to a
-    file.
+    """Run the generator `work(*values)` in a child process, and write the yielded bytes to a file.
 
     Blocks the thread, so it is for processes that serve no requests. Raises the errors of
     `run_in_child`; the file is then incomplete.
@@ -144,8 +142,8 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Write a child's answer to a file, and end the child. Return the answer's head and the child's
-    exit code. If the answer is too large, the code is _TOO_MUCH."""
+    """Write a child's answer to a file, and end the child. Return the answer's head and the exit
+    code, or _TOO_MUCH."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -185,7 +183,6 @@ def _written(
 
 
 def _until(end: float) -> float:
-    """Return the seconds until a deadline. Raise TimeoutError if the deadline has passed."""
     if (left := end - monotonic()) <= 0:
         raise TimeoutError
     return left
@@ -243,9 +240,11 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 
 
 def serve() -> None:
-    """Answer the one request on standard input, within the limits on the command line. Write the
-    result to standard output. Write the format of the result, or the reason for a failure, to
-    standard error."""
+    """Answer the one request on standard input, within the limits on the command line.
+
+    Write the result to standard output, and its format, or the reason for a failure, to standard
+    error.
+    """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
         for number in (1, 2):  # text that the function prints is not the answer
@@ -262,10 +261,10 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a resource limit permanently. A limit that is already lower does not change.
+    """Lower a resource limit permanently. A lower limit stays.
 
-    most    the new soft limit
-    beyond  difference between the new hard limit and the new soft limit
+    most    new soft limit
+    beyond  difference between the new hard and soft limits
     """
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
@@ -275,8 +274,8 @@ def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
 
 
 def _answer(output: IO[bytes]) -> bytes:
-    """Call the requested function, and write its result to `output`. Return the head of the answer,
-    which states the kind of result or the error."""
+    """Call the requested function, and write its result to `output`. Return the answer's head: the
+    kind of result, or the error."""
     try:
         work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
         found = work(*values)

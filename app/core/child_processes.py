@@ -10,13 +10,13 @@ over a pair of sockets:
                      b"!" the disk has failed, the child ends
                      b"a" an alarm's condition has begun or ended
 
-A child gets its parent's settings, in anonymous memory that is its standard input. Changes of a
+A child reads its parent's settings from anonymous memory as its standard input. Changes of a
 settings file take effect at the parent's next start.
 
 A child whose socket is closed ends, because its parent is gone. It ignores signals, because a
 Ctrl-C or a supervisor may signal both processes, and accepted deliveries must still be read. A
-child that ends by itself is started again, after a pause that grows each time. A worker whose disk
-has failed is not started again. The end of a console never ends the parent.
+child that ends by itself is started again, after a growing pause. A worker whose disk has failed is
+not. The end of a console never ends the parent.
 """
 
 import asyncio
@@ -43,9 +43,11 @@ _VERSION: Final = version("tallyhook")
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and values such as the settings. A child
-    reads the memory as its standard input. The values are not passed on the command line, where
-    other users could read the secrets."""
+    """Return anonymous memory with the program's version and values such as the settings, for a
+    child's standard input.
+
+    On the command line, other users could read the secrets.
+    """
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
     pickle.dump(values, memory)
@@ -54,8 +56,8 @@ def handed_over(*values: object) -> IO[bytes]:
 
 
 def taken_over() -> tuple[Any, ...]:
-    """Return the values that the parent handed over. Raise ConfigurationError if the program was
-    replaced after the parent started: two versions might judge by different rules."""
+    """Return the values that the parent handed over. Raises ConfigurationError if the program was
+    replaced meanwhile: two versions might judge by different rules."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
@@ -76,8 +78,7 @@ AGAIN_S: Final = 0.2
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds after which a child counts as steady. After the end of a steady child, the pause starts
-again at AGAIN_S."""
+"""Seconds after which a child counts as steady. After it, the pause starts again at AGAIN_S."""
 
 MISSED_S: Final = 5.0
 """Seconds without a child before readiness reports it. A child starts in about one."""
@@ -86,9 +87,8 @@ STOP_S: Final = 20.0
 """Seconds that a child has to end before it is killed. Its successor reads the rest."""
 
 NICENESS: Final = 5
-"""Difference of the children's niceness from the receiver's. A child gets a quarter of a core
-that the receiver needs too, and all of an idle core. With 10 the share was a tenth, so low that
-other load on the machine would starve the child."""
+"""Niceness of the children above the receiver's. A child gets a quarter of a core that the receiver
+needs, too. With 10 it is a tenth, so low that other load would starve it."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -104,8 +104,8 @@ READER: Final = "the process that reads the inbox"
 
 
 class WorkerProcess:
-    """Supervisor of the worker, which it restarts whenever the worker ends. `ready` is true while a
-    worker is running and has checked the disk."""
+    """Supervisor of the worker, which it restarts. `ready` is true while a worker runs and has
+    checked the disk."""
 
     def __init__(
         self,
@@ -120,13 +120,12 @@ class WorkerProcess:
     ) -> None:
         """Prepare the supervisor without starting a child.
 
-        read      signal that is set when the child has read deliveries
+        read      set when the child has read deliveries
         news      signals that are passed on to the child
-        failed    function that is called when the disk under the database has failed; its argument
-                  is the reason
-        alarming  function that is called when an alarm's condition has begun or ended
-        drains    whether the child reads all accepted deliveries before it ends. If not, the next
-                  child reads them, and senders wait until it has started
+        failed    called with the reason when the disk under the database has failed
+        alarming  called when an alarm's condition has begun or ended
+        drains    whether the child reads all accepted deliveries before it ends; else the next
+                  child does, and senders wait for it
         """
         self._failed = failed
         self._alarming = alarming
@@ -156,8 +155,7 @@ class WorkerProcess:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return a sentence if there has been no running child for more than MISSED_S; None
-        otherwise."""
+        """Return a sentence if no child has run for more than MISSED_S; else None."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -168,8 +166,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running until the block ends. Then end the child. If `drains` was set, the
-        child first reads all accepted deliveries."""
+        """Keep a child running until the block ends. If `drains` was set, it then first reads all
+        accepted deliveries."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         kept = keep(
@@ -258,7 +256,6 @@ class Parent:
     """A child's connection to its parent."""
 
     def __init__(self, number: int) -> None:
-        """Open the socket that the parent passed under this file descriptor."""
         self._socket = socket.socket(fileno=number)
         self._writer: asyncio.StreamWriter | None = None
 
@@ -273,10 +270,9 @@ class Parent:
     ) -> None:
         """Handle the parent's messages until the parent is gone.
 
-        stop   function to call when the child must end; its argument is True if the child has time
-               to read the accepted deliveries
-        leave  function to call when folding begins or ends elsewhere; its argument is True if
-               another process folds and seals
+        stop   called when the child must end; True if it has time to read the accepted deliveries
+        leave  called with True when another process begins to fold and seal, and with False when it
+               ends
         """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
@@ -297,8 +293,7 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed. From then on, the parent must not acknowledge
-        any delivery."""
+        """Tell the parent that the disk has failed, so that it acknowledges no more deliveries."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -310,8 +305,7 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Lower this process's priority, so that the receiver has a higher one. Senders wait for the
-    receiver, but reading and folding can wait a moment."""
+    """Lower this process's priority below the receiver's, because senders wait for the receiver."""
     os.nice(3 * NICENESS if folding else NICENESS)
 
 
@@ -323,15 +317,13 @@ def leave_signals_to_parent() -> None:
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Send a message to a process if its connection is open. If the process has just ended, the
-    message is lost. The check is needed because uvloop raises an error for writes to a closed
-    connection."""
+    """Send a message to a process; it is lost if the process has just ended."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
 
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
-    """Notify a process of news, unless an earlier message is still waiting to be sent."""
+    """Notify a process of news, unless an earlier message still waits to be sent."""
     if writer is not None and not writer.transport.get_write_buffer_size():
         say(writer, NEWS)
 
@@ -358,9 +350,8 @@ async def keep(
 ) -> None:
     """Start a child, and start it again whenever it ends, until `stopping` is set.
 
-    live     function that starts a child, and returns the child's exit code when it ends
-    again_s  seconds until the child is started again. The pause doubles each time up to most_s, and
-             starts over after a child that has run for longer than STEADY_S
+    live     starts a child, and returns its exit code when it ends
+    again_s  seconds of the first pause. It doubles up to most_s, and starts over after STEADY_S
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():
@@ -397,7 +388,7 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Pause in seconds before an ended console is restarted, growing up to CONSOLE_MOST_S."""
+"""Seconds before an ended console is restarted, growing up to CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 

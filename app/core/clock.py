@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest difference between clocks that counts as normal. A revision dated ahead by less becomes
-correct by waiting. A date further ahead comes from a wrong clock."""
+"""Largest normal difference between clocks. A revision dated ahead by less becomes correct by
+waiting; a date further ahead comes from a wrong clock."""
 
 
 class Clock(Protocol):
@@ -24,13 +24,13 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is deleted by date after the clock jumped forward. In a day somebody
-may notice the jump, before a wrong date deletes data."""
+"""Seconds for which nothing is deleted by date after the clock jumped forward, so that somebody may
+notice."""
 
 
 class LeapGuard:
-    """Detector of sudden changes of the clock. It protects data from being deleted because the date
-    is wrong. It compares the clock with the machine's elapsed time, which nobody can set."""
+    """Detector of jumps of the clock, by the machine's elapsed time, which nobody can set. It
+    protects data from deletion by a wrong date."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,8 +38,8 @@ class LeapGuard:
         self._rests_until = 0.0
 
     def has_leapt(self) -> bool:
-        """Return whether the clock jumped forward within the last LEAP_REST_S. A jump is noticed
-        only at the next call, so call this regularly."""
+        """Return whether the clock jumped forward within the last LEAP_REST_S. Call this regularly,
+        because a jump is noticed only here."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)

@@ -17,9 +17,8 @@ Document = TypeVar("Document")
 def document_of(kind: type[Document], value: object, **given: object) -> Document:
     """Convert a value to a document of the type `kind`.
 
-    A member of the document comes from `given`, or else from the value's attribute of the same
-    name. Attributes are converted: instants and money to their JSON form, and other values to
-    documents.
+    A member comes from `given`, or else from the value's attribute of its name. Instants and money
+    become their JSON form, and other values documents.
 
     given  members by name
     """
@@ -40,7 +39,7 @@ def _forms(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def _form(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that converts an attribute to a value of this type in a document."""
+    """Return the function that converts an attribute to this type's value in a document."""
     inner, *notes = parts_of(kind)
     if INSTANT in notes:
         return format_known

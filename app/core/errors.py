@@ -77,8 +77,8 @@ failed    an I/O error, which is permanent
 
 
 class StoreUnavailable(UnreachableError):
-    """Error for a database that cannot be written now. The request may succeed later. `reason` is
-    for metrics and logs."""
+    """Error for a database that cannot be written now, but perhaps later. `reason` is for metrics
+    and logs."""
 
     def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
         super().__init__(sentence)
@@ -86,7 +86,7 @@ class StoreUnavailable(UnreachableError):
 
 
 class NotAllRead(StoreUnavailable):
-    """Error for an answer that needs accepted deliveries which are not read yet."""
+    """Error for an answer that needs accepted deliveries that are unread."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, reason="slow")
@@ -116,8 +116,7 @@ class DeliveryFailed(TallyhookError):
 class NotFoundError(TallyhookError):
     """Error for a thing that does not exist.
 
-    behind_s  age in seconds of the oldest unread delivery, which may contain the thing; 0 if all
-              deliveries are read
+    behind_s  age in seconds of the oldest unread delivery, which may contain it; 0 if all are read
     """
 
     exit_code = 5

@@ -1,4 +1,4 @@
-"""Hosts, judged by their names alone. Nothing is resolved."""
+"""Hosts, judged by their names alone, without resolving them."""
 
 import ipaddress
 

@@ -1,7 +1,7 @@
 """Outgoing requests, limited in time and size, and only to the configured host.
 
-TLS is verified. Proxies and credentials from the environment are ignored, and redirects are not
-followed, so a credential only goes to the configured host. No cookie is stored.
+TLS is verified. Proxies and credentials of the environment are ignored, and redirects not followed,
+so a credential only goes to the configured host. No cookie is stored.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ USER_AGENT: Final = "tallyhook/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """The answer to a request, or the reason why there is none.
+    """Answer to a request, or the reason why there is none.
 
-    status   None if no complete answer came; `problem` is then the reason
+    status   None without a complete answer; `problem` is then the reason
     problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if the whole answer
              was read
-    headers  by name in lower case; if a name is repeated, the last value
+    headers  by name in lower case; the last value of a repeated name
     """
 
     status: int | None = None
@@ -47,7 +47,7 @@ class Exchange:
 
     @property
     def why(self) -> str:
-        """Code of the refusal or failure, such as `timed_out` or `status_503`."""
+        """Return the code of the refusal or failure, such as `timed_out` or `status_503`."""
         return self.problem or f"status_{self.status}"
 
 
@@ -101,8 +101,6 @@ def trusting() -> ssl.SSLContext:
 
 
 async def _without_address(answer: httpx2.Response) -> None:
-    """Remove the address of a redirect. The library would parse it even though it is not followed,
-    and would raise errors other than HTTPError."""
     answer.headers.pop("location", None)
 
 
@@ -116,11 +114,11 @@ async def exchange(
     limit_s: float,
     most: int = MAX_ANSWER_BYTES,
 ) -> Exchange:
-    """Send a request and read its whole answer. For a lost connection or a timeout, return an
-    Exchange with a `problem`.
+    """Send a request and read its whole answer. A lost connection or a timeout gives an Exchange
+    with a `problem`.
 
     headers  by name, or as pairs if a name is repeated
-    most     maximum number of bytes of an answer that are read
+    most     most bytes of an answer that are read
     """
     try:
         with anyio.fail_after(limit_s):
@@ -148,8 +146,8 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the number of seconds in a Retry-After header as a duration, without an upper limit.
-    Return zero for a missing header or any other value."""
+    """Return the seconds of a Retry-After header as a duration, without an upper limit; zero for
+    any other value."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

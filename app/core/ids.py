@@ -14,8 +14,7 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 
 def new_id(prefix: str, now: Instant) -> str:
-    """Return a new id: `prefix` and 30 hex digits, of which 12 are sortable milliseconds and the
-    rest are 72 random bits."""
+    """Return a new id: `prefix` and 30 hex digits, 12 of sortable milliseconds and 18 random."""
     try:
         chance = _chances.pop()
     except IndexError:

@@ -1,8 +1,8 @@
 """Jobs: long work that runs during the service.
 
-A request waits some seconds for its job. If the job takes longer, it continues, and the caller asks
-for the result again. A job ends with the serving process. `computed` keeps shorter work off the
-event loop.
+A request waits some seconds for its job. A longer job continues, and the caller asks again. Jobs
+end with the serving process. `computed` keeps shorter work off the event loop. Leaves out: the
+work.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from reconcile.instants import MINUTE, Duration, Instant
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Number of an order's deliveries that is too large for the event loop. Folding such an order takes
-about a millisecond, twenty times the cost of using another thread."""
+"""Deliveries of an order that are too many for the event loop. Folding them takes about a
+millisecond, twenty times a switch of threads."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
-    """Call a function without side effects and return its result. Call it in another thread if
-    `size`, the number of an order's deliveries, is LARGE or more."""
+    """Call a function without side effects, in another thread if `size`, the number of deliveries,
+    is LARGE or more."""
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
@@ -35,24 +35,23 @@ PATIENCE_S: Final = 8.0
 """Seconds that an answer waits for a job: enough for most jobs, and less than proxies' timeouts."""
 
 KEPT: Final = 50
-"""Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
+"""Ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a result is reused, even though `mark` may miss changes such as a payment."""
+"""Time for which a result is reused, although `mark` may miss changes such as a payment."""
 
 
 def silent(_: int) -> None:
-    """Ignore a progress count. Used by callers that show no progress."""
+    """Ignore a progress count."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
     """One piece of long work, running or ended.
 
-    problem  why the job failed; None if it has not failed
-    result   what the work returned; None until the job has ended
-    mark     text that describes the data from which the result was computed. If a later text
-             differs, the data have changed and the result is no longer valid
+    problem  why the job failed; None if it did not
+    result   what the work returned; None until the end
+    mark     text that describes the data behind the result, which is invalid once the text differs
     """
 
     name: str
@@ -79,16 +78,11 @@ def job_document(job: Job | None) -> JobDocument | None:
 
 
 class Jobs:
-    """The jobs of a serving process. The jobs that ended most recently are kept."""
+    """Jobs of a serving process. The last ended ones are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None
     ) -> None:
-        """Start without jobs.
-
-        patience_s  how long `wait` waits; None means PATIENCE_S
-        kept        number of ended jobs to keep; None means KEPT
-        """
         self._clock = clock
         self._patience_s = patience_s
         self._kept = kept
@@ -104,7 +98,7 @@ class Jobs:
         work: Callable[[], Awaitable[Any]],
         mark: str = "",
     ) -> Job:
-        """Begin a job. Raise UsageError if a job of the same kind and subject is still running."""
+        """Begin a job. Raises UsageError while one of this kind and subject is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has already started this, and it is still running")
@@ -121,8 +115,8 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job that is running or still valid, or else begin a job. A job is valid for
-        GOOD_FOR after its end if `mark` has not changed."""
+        """Return a job that is running or still valid, or else begin one. A job is valid for
+        GOOD_FOR after its end if `mark` is unchanged."""
         job = self.newest(kind, subject)
         if job is not None and (
             job.ended is None or (job.mark == mark and self._clock.now() - job.ended < GOOD_FOR)
@@ -134,13 +128,13 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait up to `patience_s` for a job's end. Raise UsageError if the job failed."""
+        """Wait up to `patience_s` for a job's end. Raises UsageError if the job failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
 
     async def settle(self, jobs: Sequence[Job]) -> None:
-        """Wait for jobs to end, but not longer than `patience_s`. Failed jobs raise no error."""
+        """Wait up to `patience_s` for jobs to end. Failed jobs raise no error."""
         patience = PATIENCE_S if self._patience_s is None else self._patience_s
         if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
             await asyncio.wait(tasks, timeout=patience)
@@ -150,7 +144,7 @@ class Jobs:
         return self._jobs.get(name)
 
     def newest(self, kind: str, subject: str | None = None) -> Job | None:
-        """Return the newest job of a kind, about this subject if it is given."""
+        """Return the newest job of a kind, and of a subject if given."""
         found = (
             each
             for each in reversed(self._jobs.values())

@@ -5,8 +5,8 @@
 
 Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. No field exists for
 them, so they cannot be logged by mistake; `dropped_fields` counts unknown fields. The event must be
-a fixed text, because a value in it would bypass the list of fields (a test checks this). For the
-same reason, messages of other libraries are logged without their values.
+a fixed text, because a value in it would bypass the list of fields (a test checks this). Messages
+of other libraries are logged without their values.
 """
 
 import contextlib
@@ -47,8 +47,7 @@ MOST_REASONS: Final = 100
 
 class Repeating:
     """Failure that may recur several times a second. Each reason is logged at once and then once a
-    minute; the end of the failure is logged once. More lines could fill the disk that holds the
-    log."""
+    minute, and the end once, because more lines could fill the disk."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -57,8 +56,8 @@ class Repeating:
         """For each reason, when it was last logged and how often it occurred since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return the number of failures that the next log
-        line reports. Return 0 if no line is due now."""
+        """Count one more failure for this reason. Return the number for the next log line, or 0 if
+        none is due."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -70,8 +69,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return whether the failure is over: it has not occurred for CALM_S. Return True only once
-        for each failure. Call this after each success."""
+        """Return, once for each failure, whether it has not occurred for CALM_S. Call this after
+        each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -107,8 +106,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return how many lines were left out, and reset the count. Before the minute is over,
-        return 0, unless `at_once`."""
+        """Return how many lines were left out, and reset the count; 0 before the minute is over,
+        unless `at_once`."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -122,8 +121,8 @@ class _Libraries(logging.Handler):
     """Handler that writes log records of other libraries in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of the record's message template, without the values. Values in
-        uvicorn's records are included, because they are addresses and numbers."""
+        """Write the first line of the record's message template, without values except uvicorn's
+        addresses and numbers."""
         if not _OUTPUT.admits(record.levelno):
             return
         template = str(record.msg)
@@ -145,7 +144,7 @@ class _Libraries(logging.Handler):
 def _route_libraries(*, least: int) -> None:
     """Route all loggers of the standard library to our output, and drop uvicorn's access lines.
 
-    least  the lowest level that uvicorn writes
+    least  lowest level that uvicorn writes
     """
     root = logging.getLogger()
     root.handlers[:] = [_Libraries()]
@@ -251,8 +250,8 @@ FIELDS: Final[dict[str, str]] = {
 """Every field that may be logged, with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields with words of the shop or the provider. Possible phone numbers and email addresses in
-these fields are masked, because an erasure does not reach the log."""
+"""Fields with words of the shop or the provider. Possible phone numbers and email addresses in them
+are masked, because an erasure does not reach the log."""
 
 MAX_VALUE_CHARS: Final = 500
 """Maximum length in characters of a value. A longer value is cut and marked as cut."""
@@ -282,11 +281,10 @@ def configure_logging(
 ) -> None:
     """Send every log line of the process to `stream` (default: standard error).
 
-    format  `json`, `console`, or `auto`: console on a terminal, else json
-    level   lowest level that is written: `debug`, `info`, `warning` or `error`
-    clock   clock that dates the lines
-    lines_per_minute  maximum number of lines a minute; further lines are counted but not written,
-                      unless they report an error
+    format            `json`, `console`, or `auto`: console on a terminal, else json
+    level             lowest level: `debug`, `info`, `warning` or `error`
+    clock             clock that dates the lines
+    lines_per_minute  most lines a minute; the rest is only counted, except errors
 
     A second call also affects loggers that are already in use.
     """
@@ -312,8 +310,8 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""Milliseconds for which the process waits if the log's reader is slow, as a stopped terminal is.
-After that, lines are dropped at once until somebody reads."""
+"""Milliseconds for which the process waits for a slow reader of the log. After that, lines are
+dropped at once."""
 
 
 class _Reader:
@@ -332,8 +330,8 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether all of it was written. Raise OSError if no process reads the
-        log any more."""
+        """Write a line, and return whether all of it was written. Raises OSError if nobody reads
+        the log any more."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -363,8 +361,8 @@ class _Reader:
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """Return a _Reader for a pipe, socket or terminal. Return None for a file, or for a stream
-    without a descriptor."""
+    """Return a _Reader for a pipe, socket or terminal; None for a file or a stream without a
+    descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
@@ -376,8 +374,8 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """The process's only log output. Loggers are cached but all use this object, so that a new
-    configuration applies to them too."""
+    """The only log output. Cached loggers share it, so that a new configuration applies to them,
+    too."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
@@ -388,8 +386,7 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Return whether a line of this level may be written. If the limit of lines is used up,
-        count the line as left out."""
+        """Return whether a line of this level may be written. If not, count it as left out."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()
@@ -420,11 +417,11 @@ class _Output:
 
 
 class LogLine:
-    """A line that is written often. Event and field names are encoded only once.
+    """Line that is written often. Event and field names are encoded only once.
 
-    `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the same line as
-    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating a
-    LogLine raises KeyError for a field that may not be logged.
+    `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the line of
+    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating one
+    raises KeyError for an unknown field.
     """
 
     def __init__(self, event: str, *names: str) -> None:
@@ -458,8 +455,8 @@ def lost_lines() -> int:
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Once the minute is over, log how many lines were left out in it. Call this regularly, because
-    no other line may follow a flood.
+    """Log how many lines were left out, once the minute is over. Call this regularly, because no
+    line may follow a flood.
 
     at_once  whether to log the number before the minute is over
     """
@@ -497,8 +494,8 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """Return the logged form of an unexpected error: its class, and its frames from the innermost
-    outwards, as in `journal.py:120 commit < app.py:31 receive`."""
+    """Return the logged form of an unexpected error: its class, and its frames from the innermost,
+    as in `journal.py:120 commit < app.py:31 receive`."""
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:
@@ -512,7 +509,7 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Source of the current time in RFC 3339 with microseconds. It formats each second once."""
+    """Source of the current time in RFC 3339 with microseconds, which formats each second once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -568,8 +565,8 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return a collection's first MAX_ITEMS items, as texts or integers. If there are more items,
-    the last text states their number. The items of a set are sorted."""
+    """Return a collection's first MAX_ITEMS items, as texts or integers, and the number of the
+    rest. Sets are sorted."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS

@@ -1,6 +1,6 @@
 """Outgoing mail by SMTP, encrypted unless the server is on this machine.
 
-A failure raises DeliveryFailed, whose sentence contains no secret and no text from the server.
+A failure raises DeliveryFailed, without secrets and text from the server.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ TLS_FROM_THE_START: Final = 465
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """The server that sends our mails.
+    """Server that sends our mails.
 
     user, password  both set, or both None
-    trusted  TLS context with the certificates to trust; None for the system's certificates
+    trusted         TLS context with the trusted certificates; None for the system's
     """
 
     host: str
@@ -37,7 +37,7 @@ class MailServer:
     trusted: ssl.SSLContext | None = None
 
     async def send(self, message: EmailMessage) -> None:
-        """Send a message to its recipients. Raise DeliveryFailed if the message cannot be sent."""
+        """Send a message to its recipients. Raises DeliveryFailed."""
         await asyncio.to_thread(self._send, message)
 
     def _send(self, message: EmailMessage) -> None:

@@ -1,9 +1,9 @@
 """Masking of personal data: enough stays visible to distinguish customers, too little to contact
 anybody.
 
-All phone numbers and names in output are masked here. Only a person who may unmask them, and gives
-a reason, sees the whole text. `Mask` hides a known number and a token in texts from other services,
-which repeat what they were sent, most often in a refusal.
+All phone numbers and names in output are masked here. Only a permitted person who gives a reason
+sees the whole text. `Mask` hides a known number and a token in texts from other services, which
+repeat what they were sent. Leaves out: who may unmask.
 """
 
 import binascii
@@ -19,11 +19,11 @@ UNSHOWN: Final = 3 * DOT
 """Shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Minimum number of hidden digits. A hundred thousand numbers then have the same masked form."""
+"""Least hidden digits. A hundred thousand numbers then share a masked form."""
 
 _SIGNIFICANT: Final = 8
-"""Number of last digits that identify a customer in any notation of the phone number (254712345678,
-+254 712 345 678, 0712-345678)."""
+"""Last digits that identify a customer in any notation (254712345678, +254 712 345 678,
+0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
 """Pattern between the digits of a possible number. Never change it: stored digests depend on it."""
@@ -31,8 +31,8 @@ _BETWEEN: Final = r"[ ().-]{0,2}"
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Pattern between the digits of a known number. It includes the spaces, dashes and direction marks
-that people copy from address books."""
+"""Pattern between the digits of a known number: spaces, dashes and direction marks that people
+copy."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -57,7 +57,7 @@ _ROLES: Final = (
     "customer", "payer", "payee", "buyer", "shopper", "consumer", "holder", "recipient", "receiver",
     "beneficiary", "sender", "contact", "consignee", "billing", "shipping",
 )  # fmt: skip
-"""Parts of field names that show that a field, or an object around it, has a person's name."""
+"""Parts of field names that show that a field, or its object, has a person's name."""
 
 
 def masked_phone(digits: str) -> str:
@@ -76,9 +76,10 @@ def masked_name(name: str) -> str:
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Build a pattern that finds a phone number in any notation: international or national, with or
-    without spaces and dashes. It also finds other numbers with the same last eight digits; hiding
-    these too is the safer choice."""
+    """Build a pattern that finds a phone number in any notation, with or without spaces and dashes.
+
+    It also finds other numbers with these last eight digits; hiding them is the safer choice.
+    """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The limit keeps the search linear in a long run of digits.
     return re.compile(rf"\+?(?:\d{APART}){{0,7}}{last}", re.ASCII)
@@ -94,7 +95,7 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Number of last digits that stay visible. They distinguish texts, but identify nobody."""
+"""Last digits that stay visible. They distinguish texts, but identify nobody."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -102,8 +103,8 @@ _MAYBE_PHONE: Final = re.compile(
 
 
 def without_phones(text: str) -> str:
-    """Hide all but the last digits of every possible phone number. Apply this before computing a
-    digest, because a digest could help to guess a number."""
+    """Hide all but the last digits of every possible phone number. Needed before a digest, which
+    could help to guess a number."""
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
@@ -118,7 +119,7 @@ def masked_words(text: str) -> str:
     """Mask a text for storage: hide all but the last digits of every possible phone number.
 
     Codes are not masked: digits after a letter (`DP00800001006`), and groups of three between dots
-    (`000.100.110`). Masking a masked text again changes nothing.
+    (`000.100.110`). Masking twice changes nothing.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -127,8 +128,8 @@ _SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+
 
 
 def is_code(reason: str) -> bool:
-    """Return whether a provider's reason is a code, such as `insufficient_funds` or `1032`. A
-    reason in words may contain a person's name."""
+    """Return whether a provider's reason is a code, such as `insufficient_funds` or `1032`. Words
+    may contain a person's name."""
     return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
@@ -140,18 +141,18 @@ _LOGGED_NUMBER: Final = re.compile(
     re.ASCII,
 )
 """Pattern of a number in a reference: nine or more digits in a row, or eight after a plus or a
-zero. A dash ends a number, so the order number `2026-11-20-0001` is not matched."""
+zero. A dash ends a number, so `2026-11-20-0001` does not match."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
-"""Faster check before the pattern above. Most references do not match even this pattern."""
+"""Faster check before the pattern above, which most references fail."""
 
 
 def masked_reference(reference: str) -> str:
-    """Mask a reference for the log: hide all but the last digits of a possible phone number, and
-    all but the first letter of an email address.
+    """Mask a reference for the log: all but the last digits of a possible phone number, and all but
+    the first letter of an email address.
 
-    A phone number is also found after letters, or at the end of a longer run of digits, as in
-    M-PESA's checkout requests. Eight digits alone are not masked, because they may be a date.
+    A number is found even after letters or at the end of more digits, as in M-PESA's checkout
+    requests. Eight digits alone may be a date, and stay.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference
@@ -171,9 +172,11 @@ _MORE_THAN_A_DATE: Final = 9
 
 
 def masked_at_sight(text: str) -> str:
-    """Mask phone numbers and email addresses in a text of unknown content. A number is masked if it
-    follows a plus or a zero, is written in groups, or has at least eleven digits. Dates, seconds
-    and machine addresses are not masked."""
+    """Mask phone numbers and email addresses in a text of unknown content.
+
+    A number follows a plus or a zero, is written in groups, or has at least eleven digits. Dates,
+    seconds and machine addresses are not masked.
+    """
 
     def shown(found: re.Match[str]) -> str:
         digits = sum(each.isdigit() for each in found[0])
@@ -202,19 +205,19 @@ No code is the beginning of another."""
 
 
 _LEAST_BARE: Final = 8
-"""Minimum number of digits of a national number that is searched for without its leading zero. A
-shorter number may be an amount."""
+"""Least digits of a national number without its leading zero. A shorter number may be an amount."""
 
 
 EMAIL_KIND: Final = "email:"
-"""Prefix that marks a customer's identifier as an email address. A phone number has only digits."""
+"""Prefix that marks an identifier as an email address. A phone number has only digits."""
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
-    """Build a pattern for exactly this phone number, international or national, with or without the
-    leading zero. For an identifier after EMAIL_KIND, build a pattern for exactly this email
-    address, in any case. The pattern is stricter than `phone_pattern`, because its matches are
-    deleted."""
+    """Build a pattern for exactly this phone number, international or national, or this email
+    address in any case.
+
+    It is stricter than `phone_pattern`, because its matches are deleted.
+    """
     if identifier.startswith(EMAIL_KIND):
         address = re.escape(identifier.removeprefix(EMAIL_KIND))
         return re.compile(rf"(?:(?<![\w.%+-])|(?<=\\[nrt])){address}(?![\w-]|\.\w)", re.IGNORECASE)
@@ -236,9 +239,11 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
-    """Build a fast pattern that matches wherever `written_pattern` does, and also elsewhere. It
-    finds the last digits of a phone number, which all notations share, or the domain of an email
-    address. The pattern begins with a fixed character."""
+    """Build a fast pattern that matches wherever `written_pattern` does, and elsewhere.
+
+    It finds the last digits of a phone number, which all notations share, or the domain of an email
+    address, and begins with a fixed character.
+    """
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
         plain = domain if domain.isascii() else ""  # byte patterns ignore case only in ASCII
@@ -254,15 +259,15 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""Pattern of a character's escape in JSON. In a document inside a document, the escape has several
-backslashes."""
+"""Pattern of a character's escape in JSON, with several backslashes in a document inside a
+document."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Minimum length of base64 that is decoded. Shorter texts are ids rather than phone numbers."""
+"""Least length of base64 that is decoded. Shorter texts are ids rather than phone numbers."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
@@ -276,8 +281,8 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    """Return a text, followed by the decoded forms of its parts that are escaped (`\\u0032`, `%32`)
-    or in base64. Patterns then find a number in any of these forms."""
+    r"""Return a text, followed by its parts that are escaped (`\u0032`, `%32`) or in base64,
+    decoded. Patterns find numbers in each form."""
     return "\n".join([text, *_decoded(text)])
 
 
@@ -316,9 +321,10 @@ def names_a_phone(field: str) -> bool:
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether a field probably contains a person's name, from the names of the field and of
-    the object around it. The name `name` alone is not enough, because the field may contain a
-    product's name."""
+    """Return whether a field probably has a person's name, by its name and its object's.
+
+    `name` alone is not enough, because it may be a product's.
+    """
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):
         return True
@@ -332,16 +338,15 @@ def is_an_address(field: str) -> bool:
 
 class Masking:
     """Masking of given phone numbers and words, and of JSON fields whose names suggest personal
-    data. The repr shows neither numbers nor words."""
+    data. The repr shows neither."""
 
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
         """Prepare to mask these phones and words.
 
-        phones  E.164 digits of the customers in the texts, or their email addresses after
-                EMAIL_KIND
-        words   texts that are hidden completely, even where a sentence cites them in brackets
+        phones  E.164 digits of the customers in the texts, or email addresses after EMAIL_KIND
+        words   texts that are hidden completely, even in brackets
         """
         self._patterns = [
             (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))
@@ -414,7 +419,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of a token, and of a phone number if it is known. The repr shows neither of them."""
+    """Masking of a token, and of a phone number if it is known. The repr shows neither."""
 
     __slots__ = ("_phone", "_token")
 

@@ -1,8 +1,7 @@
-"""Metrics for Prometheus. Labels are source names and verdicts. They are few, and no sender can
-invent one.
+"""Metrics for Prometheus. Labels are few source names and verdicts, which no sender can invent.
 
 A delivery updates plain integers, which are converted when Prometheus asks. Everything runs on one
-event loop, so no lock is needed.
+event loop, without locks.
 """
 
 from bisect import bisect_left
@@ -35,7 +34,7 @@ class Connections(Protocol):
 class Metrics(Collector):
     """Metrics of one application.
 
-    gauges  descriptions of additional gauges, by name
+    gauges  descriptions of further gauges, by name
     """
 
     def __init__(
@@ -57,21 +56,21 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, source: str, verdict: str | None, seconds: float) -> None:
-        """Count a delivery. A source that is not configured is counted as `unknown`."""
+        """Count a delivery. Unconfigured sources are counted as `unknown`."""
         known = source if source in self._sources else "unknown"
         self._deliveries[known, verdict or "not_stored"] += 1
         self._times[bisect_left(_SECONDS, seconds)] += 1
         self._time_sum += seconds
 
     def count_not_stored(self, reason: str) -> None:
-        """Count a delivery that was not stored, and that was answered with status 503.
+        """Count a delivery that was not stored, but answered with 503.
 
-        reason  why the delivery was not stored
+        reason  why it was not stored
         """
         self._not_stored[reason] += 1
 
     def count_refused(self, status: int) -> None:
-        """Count an API request that was answered with the status 401 or 403."""
+        """Count an API request answered with 401 or 403."""
         self._refused[str(status),] += 1
 
     def set_state(

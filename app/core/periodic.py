@@ -18,18 +18,17 @@ Rest = Callable[[int], float]
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a function for `PeriodicTask.rest`. It returns `seconds` after a round without work,
-    and 0 after any other round."""
+    """Build a function for `PeriodicTask.rest`: `seconds` after a round without work, else 0."""
     return lambda done: 0.0 if done else seconds
 
 
 class PeriodicTask:
-    """Task that calls `work` again and again until it is stopped. `work` returns how many items it
-    has processed.
+    """Task that calls `work` again and again until stopped. `work` returns how many items it
+    processed.
 
     component  name of the task in the log
-    rest       returns how many seconds to rest, from the result of the last round
-    begin      function that is called before the first round, and again if the database fails
+    rest       seconds to rest, by the result of the last round
+    begin      called before the first round, and again if the database fails
     alive      whether the task is running
     """
 
@@ -60,11 +59,11 @@ class PeriodicTask:
         self.wake()
 
     def wake(self) -> None:
-        """End the current rest. If the task is not resting, skip the next rest."""
+        """End the current or the next rest."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Run rounds until the task is stopped, or until an error that retrying cannot fix."""
+        """Run rounds until stopped, or until an error that retrying cannot fix."""
         self.alive = True
         try:
             while not self.stopping:
@@ -99,7 +98,7 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Tasks that run together. A slow task delays no other task. If a task fails, all tasks end."""
+    """Tasks that run together, none slowed by another. If one fails, all end."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks
@@ -113,7 +112,7 @@ class TaskGroup:
             each.stop()
 
     async def run(self) -> None:
-        """Run all tasks until they are stopped, or until one of them fails."""
+        """Run all tasks until they are stopped or one fails."""
         # Not asyncio's group: when a task fails, the others' transactions end before they do.
         async with anyio.create_task_group() as group:
             for each in self._tasks:

@@ -1,9 +1,9 @@
-"""Keyed digests of phone numbers, email addresses and names. Orders are found by these digests, so
-the numbers, addresses and names need not be stored.
+"""Keyed digests of phone numbers, email addresses and names, by which orders are found. So these
+need not be stored.
 
 A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
-database alone reveals no number. If the key is lost, nothing is found by a digest until
-`reindex` computes the digests again with a new key.
+database alone reveals no number. If the key is lost, nothing is found until `reindex` computes the
+digests with a new one.
 """
 
 import hmac
@@ -15,7 +15,7 @@ from app.core.ids import new_secret
 from app.core.private_files import write_new
 
 DIGEST_BYTES: Final = 16
-"""Length of a digest in bytes. The first four bytes identify the key."""
+"""Bytes of a digest. The first four identify the key."""
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64
@@ -36,11 +36,11 @@ class PhoneKey:
         return "PhoneKey()"
 
     def digest(self, identifier: str) -> bytes:
-        """Return the digest of a phone number in E.164 digits, or of another identifier in the
-        notation of `providers.identifiers`.
+        """Return the digest of a phone number in E.164 digits, or of another identifier of
+        `providers.identifiers`.
 
-        The digest is the key's name and the HMAC-SHA-256, cut to DIGEST_BYTES. Its last bit is 0
-        for a phone number and 1 for any other identifier.
+        It is the key's name and the HMAC-SHA-256, cut to DIGEST_BYTES. Its last bit is 0 for a
+        phone number, else 1.
         """
         code = self._begun.copy()
         code.update(identifier.encode())
@@ -49,13 +49,13 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Return whether a digest was computed from a phone number. Other identifiers are weaker
-    evidence of who paid, because many people share a name or the last digits of a card number."""
+    """Return whether a digest is a phone number's. Other identifiers are weaker evidence, because
+    many people share a name or last card digits."""
     return not digest[-1] & 1
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """Read the key in a file, if there is one. Raise ConfigurationError if it is unusable."""
+    """Read the key in a file, if there is one. Raises ConfigurationError if it is unusable."""
 
     def unusable(what: str) -> ConfigurationError:
         return ConfigurationError(
@@ -84,9 +84,11 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """Read the key in a file. If there is no file, create one that only its owner can read.
-    Processes that start at the same time get the same key. Raise ConfigurationError for an unusable
-    file, and UnreachableError if the file cannot be created."""
+    """Read the key in a file, or create a file that only its owner can read.
+
+    Processes that start together get one key. Raises ConfigurationError for an unusable file, and
+    UnreachableError if none can be created.
+    """
     known = read_phone_key(path)
     if known is not None:
         return known

@@ -1,8 +1,6 @@
-"""Files that are written completely or not at all, private files such as keys, and locks of
-folders.
+"""Files written completely or not at all, private files such as keys, and locks of folders.
 
-A private file may be used only by its owner; otherwise it is refused. Leaves out: the content of
-the files.
+A private file that others may use is refused. Leaves out: the content of the files.
 """
 
 import errno
@@ -21,8 +19,7 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder while the returned descriptor is open. Return None if another process has
-    locked the folder."""
+    """Lock a folder while the returned descriptor is open; None if another process has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,9 +36,9 @@ Owner = tuple[int, int]
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Create a file. The file gets its name only after its content is complete and on the disk.
+    """Create a file, which gets its name only once its content is on the disk.
 
-    owner  owner of the file if root creates it; None means the user who creates it
+    owner  owner of the file if root creates it; None for the user who creates it
 
     Raises FileExistsError if the file exists, and OSError if it cannot be written.
     """
@@ -69,8 +66,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file, after deleting any file with this name. An existing file may belong to
-    another user, who could read what we write."""
+    """Open a new file, after deleting any file with this name, whose owner could read what we
+    write."""
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 
@@ -79,11 +76,11 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` after the block has ended and the content is on the disk.
-    If the block fails, `path` does not change.
+    """Yield a file that replaces `path` once the block has ended and the content is on the disk, or
+    never if it fails.
 
     part       temporary path, in the same folder
-    exclusive  whether an existing part belongs to another process; if so, raise FileExistsError
+    exclusive  whether to raise FileExistsError for an existing part, as another process's
 
     Raises OSError if the file cannot be written.
     """

@@ -1,5 +1,5 @@
-"""Properties of processes: names, memory, open files, garbage collection, core dumps, termination
-signals and exit codes."""
+"""Properties of processes: names, memory, open files, garbage collection, core dumps, signals and
+exit codes."""
 
 import gc
 import os
@@ -12,14 +12,13 @@ from typing import Final
 
 @cache
 def _place() -> str:
-    """Return where this process runs: the machine's boot id and the process namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _started(process: int) -> str | None:
-    """Return when a process of this machine started, in ticks since boot. Return "" if the process
-    has ended, and None if its start cannot be read."""
+    """Return when a process of this machine started, in ticks since boot; "" if it has ended, None
+    if unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -34,7 +33,7 @@ def _started(process: int) -> str | None:
 
 
 def process_name() -> str:
-    """Return the name of this process. No other process on any machine ever has the same name."""
+    """Return the name of this process, unique over all machines and times."""
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
@@ -45,15 +44,15 @@ def process_id(name: str) -> int | None:
 
 
 def has_ended(name: str) -> bool:
-    """Return whether the process with this name has certainly ended. That is known only if the
-    process ran on this machine since the last boot, and if its process id is visible from here."""
+    """Return whether the process with this name has certainly ended: it ran on this machine since
+    the last boot, and is visible from here."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process of this machine is still running. Id 0 stands for a process that is
-    not visible from here, and counts as not running."""
+    """Return whether a process of this machine is running. Id 0 is an invisible process, and counts
+    as not running."""
     return process > 0 and _started(process) != ""
 
 
@@ -81,8 +80,8 @@ SPARE_FILES: Final = 128
 
 
 def affordable(connections: int) -> int:
-    """Raise the limit of open files to allow this many connections. Return how many connections the
-    limit then allows. Connections beyond that would wait in the kernel instead of being refused."""
+    """Raise the limit of open files for this many connections. Return how many it allows: more
+    would wait in the kernel instead of being refused."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -93,7 +92,7 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""New containers before a garbage collection, which is a pause of some milliseconds."""
+"""New containers before a garbage collection, which pauses some milliseconds."""
 
 
 def look_seldom() -> None:
@@ -102,34 +101,30 @@ def look_seldom() -> None:
 
 
 def pass_over_start() -> None:
-    """Exclude all existing objects from garbage collection. Nearly all of them are never freed."""
+    """Exclude all existing objects from garbage collection, because nearly all stay."""
     gc.freeze()
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process and its children permanently, because dumps contain
-    secrets.
+    """Forbid core dumps of this process and its children permanently, because they contain secrets.
 
-    If `core_pattern` names a program, the kernel still passes the dump to that program, and also
-    tells it this limit. systemd-coredump then stores nothing, but another program may ignore the
-    limit.
+    If `core_pattern` names a program, the kernel still passes it the dump, and this limit.
+    systemd-coredump then stores nothing; another program may ignore the limit.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a service.
-
-    SIGHUP is sent when a terminal is closed; under `nohup` it is ignored.
-    """
+    """Return the signals that end a service. SIGHUP, sent when a terminal is closed, is ignored
+    under `nohup`."""
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return asked if ignored else (*asked, signal.SIGHUP)
 
 
 def heed_sigterm_in_container() -> None:
-    """Make SIGTERM end this process even if it is the first process of a container. The kernel
-    ignores SIGTERM for such a process unless it has a handler."""
+    """Make SIGTERM end this process even as the first of a container, where the kernel ignores it
+    without a handler."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
@@ -147,7 +142,7 @@ _CAUSES: Final = {
     **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE), _FAULT),
     signal.SIGXFSZ: "a file reached the limit of its size: raise LimitFSIZE or `ulimit -f`",
 }
-"""For each signal, its likely cause and what to do."""
+"""Likely cause of each signal, and what to do."""
 
 
 def why_ended(code: int) -> str:

@@ -21,7 +21,7 @@ TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
 
 
 class Belonging(NamedTuple):
-    """Account and environment of an event. The members are explained at `Reading`."""
+    """Account and environment of an event, as in `Reading`."""
 
     environment: str | None = None
     unstated: bool = False
@@ -29,7 +29,7 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Result for a body without account and environment, or for a profile that knows neither."""
+"""Result without account and environment, or for a profile that knows neither."""
 
 
 class Reading(NamedTuple):
@@ -37,14 +37,12 @@ class Reading(NamedTuple):
 
     events       at least one event, in the order of the body
     environment  `sandbox`, `live`, or None if the provider does not state it
-    unstated     whether an event does not state its environment, although the profile says where
-                 events state it
-    foreign      whether an event names an account other than the source's, or names no account
-                 although the profile says where events name it
-    raws         bytes of each event; empty if the whole body is a single event
-    unread       events that could not be read: the bytes of each, and the reason
-    customers    keyed digests of each event's customer: of phone number, email address, name, card,
-                 and further ids; empty if the source has no key
+    unstated     whether an event lacks the environment where the profile expects it
+    foreign      whether an event names another account, or none where the profile expects one
+    raws         bytes of each event; empty if the whole body is one event
+    unread       bytes and reason of each event that could not be read
+    customers    keyed digests of each event's customer: phone number, email address, name, card,
+                 and further ids; empty without a key
     """
 
     events: tuple[Event, ...]

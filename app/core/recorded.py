@@ -1,8 +1,8 @@
 """Recorded requests: one JSON object a line, which can be sent again unchanged.
 
 An object has `method`, `url` (path and query), `headers` as pairs in order, and the body as `body`
-if it is UTF-8, else as `body_base64`. Headers of the connection (`host`, `content-length`, …) are
-neither stored nor sent on.
+if it is UTF-8, else as `body_base64`. Leaves out: headers of the connection (`host`,
+`content-length`, …).
 """
 
 from __future__ import annotations
@@ -110,8 +110,10 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return the address `to` with the request's query. If `to` has no path, add the request's
-    path. Raise UsageError if `to` is not an http address, or if the result has another host."""
+    """Return the address `to` with the request's query, and its path if `to` has none.
+
+    Raises UsageError if `to` is no http address, or if the host would change.
+    """
     try:
         parts = urlsplit(to)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment

@@ -4,12 +4,11 @@
 
 An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
 the span to report (`month` or `day` means the last complete one), formats, and channels of
-delivery. `checkpoint` delivers the newest signed head of the log over the same channels. Leaves
-out: running entries (`finance.scheduled`).
+delivery. `checkpoint` delivers the newest signed head of the log. Leaves out: running entries
+(`finance.scheduled`).
 
-Clock changes are handled as in Debian's cron. Work in an hour that is skipped runs at the end of
-that hour. Work in an hour that is repeated runs the first time. An entry whose hour is `*` runs in
-every hour that passes.
+Clock changes are handled as in Debian's cron. Work in a skipped hour runs at its end, and work in a
+repeated hour once, the first time. An entry whose hour is `*` runs in every hour that passes.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """An entry of the schedule: work, and when it is due.
+    """Entry of the schedule: work, and when it is due.
 
-    cron       five fields; the minute is a number
-    reconcile  whether to reconcile everything first
-    span       time span of the report; None for no report
-    forms      formats in which the report is written
-    ways       channels over which the report and the checkpoint are delivered
-    checkpoint  whether to deliver the newest checkpoint of the log
+    cron        five fields; the minute is a number
+    reconcile   whether to reconcile everything first
+    span        time span of the report; None for no report
+    forms       formats of the report
+    ways        channels for the report and the checkpoint
+    checkpoint  whether to deliver the log's newest checkpoint
     """
 
     name: str
@@ -71,7 +70,7 @@ class ScheduleEntry:
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
-    """Parse the entries of a setting. Raise ValueError with the mistake and correct form."""
+    """Parse the entries of a setting. Raises ValueError with the mistake and the correct form."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]
@@ -139,11 +138,11 @@ def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant 
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return the latest time at which an entry was due; None if it was not due. Work that was
-    missed several times is due only once.
+    """Return the latest time at which an entry was due; None if there is none. Work missed several
+    times is due once.
 
     since  instant after which the due time must be
-    now    latest instant that the due time can have
+    now    latest instant that it can have
     """
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))

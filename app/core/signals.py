@@ -1,4 +1,4 @@
-"""Signals between tasks, and between a process and its child; they carry no content."""
+"""Signals between tasks, and between a process and its child, without content."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,8 +17,7 @@ class Signal(asyncio.Event):
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake this process's tasks, and tell no other process. Call this when the other process
-        has sent the signal."""
+        """Wake only this process's tasks, because the other process sent the signal."""
         super().set()
 
 

@@ -32,7 +32,7 @@ class NumberText(str):
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raise Unreadable, whose sentence quotes nothing from it."""
+    """Parse a document. Raises Unreadable, without quoting the document."""
     return _decode(body, _DECODER)
 
 

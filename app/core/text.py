@@ -19,11 +19,8 @@ def capital(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape characters that could control or break a terminal, as in `\\x1b`. Line breaks are
-    escaped too.
-
-    Joiners that a name needs are not escaped.
-    """
+    r"""Escape characters that could control or break a terminal, as in `\x1b`, and line breaks.
+    Joiners that a name needs stay."""
     if text.isprintable():
         return text
     return "".join(
@@ -43,18 +40,15 @@ _PICTURE: Final = "\ufe0f"
 def is_human_text(text: str) -> bool:
     """Return whether a text has only printable characters, and joiners that scripts need.
 
-    Persian and Sinhala names may have a zero-width joiner or non-joiner. Direction marks, other
-    invisible characters, and joiners without effect are refused: with them, different names could
-    look the same.
+    Persian and Sinhala names may have a zero-width joiner or non-joiner. Direction marks and other
+    invisible characters are refused, because different names could look alike.
     """
     return text.isprintable() or all(_is_seen(text, place) for place in range(len(text)))
 
 
 def _is_seen(text: str, place: int) -> bool:
-    """Return whether a character is printable, or a joiner that changes what is shown.
-
-    This follows RFC 5892, appendix A, and the rules for emoji.
-    """
+    """Return whether a character is printable, or a joiner that changes what is shown (RFC 5892,
+    appendix A, and the rules for emoji)."""
     if text[place].isprintable():
         return True
     if text[place] not in _JOINERS or not 0 < place < len(text) - 1:

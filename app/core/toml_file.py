@@ -1,8 +1,8 @@
 """Strict TOML files: validated by a pydantic model, with all mistakes reported at once.
 
 A mistake is one line: the file, the line, the key, and what would be right. A model is a subclass
-of `TomlTable`, whose validators raise ValueError with a sentence. Even if some keys are wrong,
-rules that concern several keys are checked on the correct values.
+of `TomlTable`, whose validators raise ValueError with a sentence. Rules about several keys are
+checked on the correct values, even if others are wrong.
 """
 
 import re
@@ -18,7 +18,8 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key: a dict for a table, a list for an array of tables. No wrong keys."""
+"""Checked values by key: a dict for a table, a list for an array of tables. Wrong keys are left
+out."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True, defer_build=True)
 
@@ -44,8 +45,8 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
-    """A mistake in a file: the dotted key, and what would be right. The second table of `[[fee]]`
-    has the key `fee.2`. An empty key means the whole file."""
+    """Mistake in a file: the dotted key, and what would be right. The second table of `[[fee]]` has
+    the key `fee.2`; an empty key means the whole file."""
 
     key: str
     sentence: str
@@ -63,12 +64,11 @@ def read_toml(
     together: Callable[[Values], Iterable[TomlMistake]] = lambda values: (),
     beside: Mapping[str, Any] | None = None,
 ) -> Values:
-    """Return the checked values of a file. Raise ConfigurationError with every mistake, sorted by
-    line.
+    """Return the checked values of a file. Raises ConfigurationError with every mistake, by line.
 
     name      name of the file in messages
-    together  function that checks rules about several keys, and yields the mistakes; it may also
-              set values that depend on others
+    together  checks rules about several keys, and yields the mistakes; may set values that depend
+              on others
     beside    values from elsewhere that replace values of the file
     """
     try:
@@ -106,7 +106,7 @@ MOST_DOTS: Final = 500
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
-    """Return a file's unchecked values. Raise ConfigurationError for a syntax error."""
+    """Return a file's unchecked values. Raises ConfigurationError for a syntax error."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
@@ -143,7 +143,7 @@ def _beyond(document: Values) -> Iterator[str]:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
-    """Translate an error of pydantic. Return the path of the wrong value, and the mistake."""
+    """Return the path of the wrong value, and the mistake, for an error of pydantic."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
@@ -189,7 +189,6 @@ def _table_at(model: type[TomlTable], place: Sequence[int | str]) -> type[TomlTa
 
 
 def _table_of(annotation: Any) -> type[TomlTable] | None:
-    """Return the table model in a type `T`, `T | None` or `list[T]`; None for other types."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, TomlTable):
             return each
@@ -252,8 +251,8 @@ Lines = Mapping[tuple[str, ...], int]
 
 
 def lines_of_keys(text: str) -> Lines:
-    """Find the lines of headers and keys, which a TOML parser does not report. A header or key is
-    found at the beginning of a line. Multi-line texts are skipped."""
+    """Return the lines of headers and keys, which a TOML parser does not report. Multi-line texts
+    are skipped."""
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
         found.setdefault(names, number)
@@ -261,8 +260,7 @@ def lines_of_keys(text: str) -> Lines:
 
 
 def line_of_key(lines: Lines, key: str) -> int:
-    """Return the line of a dotted key. If the key has no line of its own, return the line of the
-    innermost table that contains it. Return 0 if there is no such table."""
+    """Return the line of a dotted key, else of the innermost table that contains it, else 0."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)

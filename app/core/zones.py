@@ -1,8 +1,8 @@
 """Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
 The engine writes instants in UTC, as `2026-10-16T09:05:00Z` or, for customers, as `16 October 2026,
-09:05 UTC`, because programs compare, seal and read its sentences. This module rewrites the instants
-in local time for people.
+09:05 UTC`, because programs compare, seal and read its sentences. This module rewrites them in
+local time for people.
 """
 
 import re
@@ -18,7 +18,7 @@ from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return a zone by a name such as Africa/Nairobi. Raise UsageError for an unknown name."""
+    """Return a zone by a name such as Africa/Nairobi. Raises UsageError for an unknown name."""
     if name == "UTC":
         return UTC
     try:
@@ -30,8 +30,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the local date and time of an instant in the zone, as if the local time were UTC. At
-    the ends of the calendar this may be impossible; then return the instant unchanged."""
+    """Return the local date and time of an instant as if it were UTC, or the instant itself at the
+    ends of the calendar."""
     if zone is UTC:
         return instant
     try:
@@ -46,8 +46,11 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
     """Parse an instant as a person types it: a local time such as `2026-11-20 12:00`, a day, or RFC
-    3339. A day means its start. A local time that occurs twice means its first occurrence. Raise
-    ValueError for any other text."""
+    3339.
+
+    A day means its start, and a repeated local time its first occurrence. Raises ValueError for any
+    other text.
+    """
     found = _LOCAL.fullmatch(text)
     try:
         if found is None:
@@ -59,8 +62,8 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a deadline as `typed_instant` does, except that a day means its last second. Raise
-    ValueError for any other text."""
+    """Parse a deadline like `typed_instant`, where a day means its last second. Raises ValueError
+    for any other text."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
@@ -80,18 +83,18 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence. If it is an instant in local time, `at` is the instant."""
+    """Part of a sentence; `at` is set if it is an instant in local time."""
 
     text: str
     at: Instant | None = None
 
 
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
-    """Split a sentence at its instants, and write each instant in local time, to the minute.
+    """Split a sentence at its instants, and write each in local time, to the minute.
 
-    Banks and files state only days, which are stored as midnights. Therefore `at` and a local
-    midnight are written as `on` and the day. After `until`, `beyond` and `by`, write the time of a
-    midnight too, because a day alone would mean the day's end.
+    Days of banks and files are stored as midnights. So `at` and a local midnight become `on` and
+    the day. After `until`, `beyond` and `by` the time stays, because a day alone would mean its
+    end.
     """
     last = 0
     for found in _MOMENT.finditer(text):
@@ -127,8 +130,7 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Write a sentence's instants in local time. Leave text in backquotes unchanged, because it is
-    a command.
+    """Write a sentence's instants in local time, except in backquotes, which hold commands.
 
     named  whether to add the zone's abbreviation, such as EAT, to each time of day
     """
@@ -146,8 +148,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute, with the zone's abbreviation. If the local
-    time is midnight, return only the day."""
+    """Return an instant in local time, to the minute, with the zone's abbreviation; at midnight
+    only the day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)
@@ -155,8 +157,8 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at an instant. At the ends of the calendar return UTC, because
-    `wall_clock` leaves such instants in UTC."""
+    """Return the zone's abbreviation at an instant, or UTC at the ends of the calendar, which
+    `wall_clock` leaves."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

@@ -1,7 +1,7 @@
 """HTML pages from templates, each one self-contained file.
 
-Values are escaped by default, and a missing name is an error. There are no scripts, fonts or links,
-so a page looks the same from a disk, in an archive and on paper.
+Values are escaped by default, and a missing name is an error. Without scripts, fonts and links, a
+page looks equal on a disk, in an archive and on paper.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """SVG charts for pages: bars, and stacked bars.
 
-Series differ by pattern and have a legend, so that charts do not depend on colours. Screen readers
-get a title and a description. Equal numbers give equal SVG.
+Series differ by pattern, with a legend, so that charts do not depend on colours. Screen readers get
+a title and a description. Equal numbers give equal SVG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,8 +66,11 @@ def bars(
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Draw a stacked bar for each label, with a different pattern for each series. Raise ValueError
-    for more than SERIES_MAX series, or for a series without exactly one value for each label."""
+    """Draw a stacked bar for each label, with a pattern for each series.
+
+    Raises ValueError for more than SERIES_MAX series, or if a series does not have one value for
+    each label.
+    """
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
     totals = [sum(each.values[place] for each in series) for place in range(len(labels))]
@@ -112,8 +115,8 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance between an axis's ticks. It is 1, 2 or 5 times a power of ten: the
-    smallest such number with which at most _TICKS_MOST ticks reach `highest`."""
+    """Return the distance between an axis's ticks: the least 1, 2 or 5 times a power of ten with at
+    most _TICKS_MOST ticks up to `highest`."""
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -156,8 +159,8 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Draw the labels below the columns. If not all labels fit, draw evenly spaced ones. Break a
-    long label into two lines."""
+    """Draw the labels below the columns, evenly spaced ones if not all fit. Long labels take two
+    lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)
@@ -184,5 +187,4 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Round a coordinate to a tenth. The text is the same on every machine."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,7 +1,7 @@
 """Document model of letters, block by block, and the two output formats: HTML and PDF.
 
 A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text is passed as
-data, so that no text can become markup. Each format has one template for all letters.
+data, so that none can become markup. Each format has one template for all letters.
 """
 
 import base64
@@ -21,7 +21,7 @@ PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
 class Phrase(NamedTuple):
-    """Words in one style. If `line` is true, the words begin a new line."""
+    """Words in one style, on a new line if `line`."""
 
     text: str
     look: PhraseLook = ""
@@ -54,12 +54,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """A table in a letter, as rows of cells. A row with one cell spans all columns but the first.
+    """Table in a letter, as rows of cells. A row with one cell spans all columns but the first.
 
-    widths   share of the width for each column; 0 for a column as wide as its words, without
-             wrapping
+    widths   share of the width for each column; 0 for as wide as its words, without wrapping
     numbers  positions of the columns with amounts
-    labels   whether the first cell of each row is the row's label
+    labels   whether the first cell of each row is its label
     """
 
     rows: Sequence[Sequence[Phrases]]
@@ -72,8 +71,8 @@ class LetterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """A moment of a timeline. `gap` is the time since the previous moment. `day` is not empty if
-    the moment is the first of its day."""
+    """Moment of a timeline. `gap` is the time since the one before; `day` is set for the first of
+    its day."""
 
     x: int
     time: str
@@ -84,8 +83,8 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """An event of a timeline: its horizontal positions in the lanes `happened` and `reached`, and
-    the distance by which its number is moved aside."""
+    """Event of a timeline: its places in the lanes `happened` and `reached`, and the shift of its
+    number."""
 
     number: int
     happened_x: int
@@ -95,9 +94,9 @@ class DrawnEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A timeline with two lanes, in CSS pixels.
+    """Timeline with two lanes, in CSS pixels.
 
-    left               edge of the first column; the lanes' names are to the left of this edge
+    left               edge of the first column, right of the lanes' names
     happened, reached  vertical positions of the lanes
     """
 
@@ -157,8 +156,8 @@ def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | 
 
 
 def pdf_of(letter: LetterDocument, template: Path) -> bytes:
-    """Typeset the letter. Raise ImportError if Typst is not installed, and Typst's error if it
-    cannot typeset a file.
+    """Typeset the letter. Raises ImportError without Typst, and Typst's error for a file that it
+    cannot typeset.
 
     template  copy of `TYPST`, in the folder of the exhibits' files
     """

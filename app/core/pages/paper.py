@@ -1,9 +1,8 @@
 """PDF from templates by Typst, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters. With these fonts every machine makes the
-same bytes, so the machine's fonts are used only for other characters. A character without a font is
-shown as an empty box. Typst is an extra (`pdf`), and imported only here. All text is passed as
-JSON, never as markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters, and give equal bytes on every machine. The
+machine's fonts are used only for other characters. A character without a font is shown as an empty
+box. Typst is an extra (`pdf`), imported only here. All text is passed as JSON, never as markup.
 """
 
 import json
@@ -32,9 +31,11 @@ _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Typeset a template as PDF. The template reads the values as JSON in the input `given`. The
-    member `unshown` of this JSON is the sentence from `unshown_in`. Raise ImportError if Typst is
-    not installed."""
+    """Typeset a template as PDF. Raises ImportError without Typst.
+
+    The template reads the values as JSON in the input `given`, with the sentence of `unshown_in` as
+    `unshown`.
+    """
     import typst
 
     rare = _lacking(_rare_in(values), own=True)
@@ -48,8 +49,8 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return the number of pages of a file in `root`; a picture has one page. Return 0 if Typst
-    cannot typeset the file, or if the file has more than `most` pages."""
+    """Return the number of pages of a file in `root`, 1 for a picture; 0 if Typst cannot typeset
+    it, or above `most`."""
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -88,8 +89,8 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Return a sentence that lists the characters for which this machine has no font, and says what
-    to do. Return "" if all characters can be shown. Raise ImportError if Typst is not installed."""
+    """Return a sentence on characters without a font on this machine, and what to do; "" if there
+    are none. Raises ImportError without Typst."""
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
@@ -111,14 +112,12 @@ def _sentence(rare: list[str]) -> str:
 
 
 def _rare_in(values: Mapping[str, Any]) -> list[str]:
-    """Return the different characters in the values that a font might lack."""
     text = json.dumps(values, ensure_ascii=False)
     return sorted({each for each in text if each > _SURE and category(each)[0] in "LNS"})
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Find the scripts with a character that no font can show. Return all given characters of these
-    scripts.
+    """Return the given characters of each script that has one without a font.
 
     own  whether to use only Typst's own fonts
     """
