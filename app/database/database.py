@@ -43,18 +43,17 @@ AGAIN_S: Final = 0.2
 """Seconds between two attempts to connect."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Largest SQLite file that is checked before any delivery is acknowledged. The check takes a slow
-disk a second. A larger file is checked while it is served."""
+"""Largest SQLite file that is checked before any delivery is acknowledged: a second on a slow disk.
+A larger one is checked while it is served."""
 
 
 class Database:
-    """A database. Its connections are opened at their first use; `close` closes them."""
+    """Database whose connections are opened at their first use. `close` closes them."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
         """Prepare a database without opening it.
 
-        purpose  one of the purposes that `open` describes, or `upgrading` if the caller never calls
-                 `open`
+        purpose  a purpose of `open`, or `upgrading` if the caller never calls it
         """
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
@@ -107,8 +106,7 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """Add a writer to this database's group of writers. If one writer of the group has a fatal
-        error, all stop."""
+        """Add a writer to this database's group, in which a fatal error of one stops all."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -121,18 +119,15 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence that says why nothing may be written any more. Return None if writing
-        is allowed."""
+        """Return a sentence on why nothing may be written any more; None if writing is allowed."""
         return self.writer.poison
 
     @asynccontextmanager
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection with a consistent snapshot. Raise StoreUnavailable if no connection is
-        free.
+        """Lend a connection with a consistent snapshot. Raises StoreUnavailable if none is free.
 
-        settled  whether the snapshot must be consistent over all nodes of a cluster. Each node
-                 answers from its own snapshot, so appends are blocked until all nodes have taken
-                 theirs
+        settled  whether the snapshot must be consistent over all nodes of a cluster. Each node has
+                 its own snapshot, so appends wait until all nodes have taken theirs
         """
         try:
             async with (
@@ -153,9 +148,11 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a new snapshot. Raise StoreUnavailable if no
-        connection is available. A single query takes a third of the time that it would take through
-        `reading`."""
+        """Run a plain, read-only function on a new snapshot. Raises StoreUnavailable if no
+        connection is available.
+
+        A single query takes a third of its time through `reading`.
+        """
         try:
             async with self.reader.connect() as connection:
                 return await run_snapshot(connection, function, *args, **words)
@@ -163,8 +160,8 @@ class Database:
             raise self.writer.judged(error) from error
 
     async def is_pooled(self) -> bool:
-        """Return whether a pooler may run each transaction on a different server connection. Raise
-        StoreUnavailable if no connection is available."""
+        """Return whether a pooler may run each transaction on a different server connection. Raises
+        StoreUnavailable."""
         if not self.shared:
             return False
         asked = text("SELECT pg_backend_pid()")
@@ -182,8 +179,8 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction after all earlier writers have finished. Raise StoreUnavailable if
-        the disk has too little space."""
+        """Begin a transaction after all earlier writers. Raises StoreUnavailable if the disk has
+        too little space."""
         await self.writer.make_room()
         async with self.writer.transaction() as connection:
             yield connection
@@ -193,18 +190,19 @@ class Database:
     async def open(self, purpose: Purpose) -> None:
         """Open the database after checking that it belongs to this environment and has our schema.
 
-        The purpose is one of these:
+        The purposes are:
 
-        serving  The caller is a receiver, and no other process may serve. On SQLite an older
-                 database is upgraded, cached pages are dropped, and the log is folded and synced. A
-                 large file must still be checked: see `looked`
-        working  The caller is a receiver's worker. Cached pages are dropped, and the log is folded
-                 and synced, because the receiver deletes from its inbox what the worker has read
-        alone    The caller excludes any running service. The database is opened as for `serving`,
-                 but an older database is not upgraded
-        writing  The caller writes while a service may run. A missing SQLite database is created
-        folding  The caller folds while a worker runs. Nothing is created
-        reading  The caller only reads. Nothing is created, and there is no writing connection
+        serving  for a receiver, when no other process may serve. On SQLite an older database is
+                 upgraded, cached pages are dropped, and the log is folded and synced. A large file
+                 must still be checked: see `look`
+        working  for a receiver's worker. Cached pages are dropped, and the log is folded and
+                 synced, because the receiver deletes what the worker has read
+        alone    for a caller that excludes any service. Like `serving`, without the upgrade
+        writing  for a caller that writes while a service may run. A missing SQLite database is
+                 created
+        folding  for a caller that folds while a worker runs. Nothing is created
+        reading  for a caller that only reads. Nothing is created, and there is no writing
+                 connection
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
@@ -234,7 +232,7 @@ class Database:
                 engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Check the whole file. If it is damaged, allow no more writes and raise StorePoisoned.
+        """Check the whole file. If it is damaged, stop all writes and raise StorePoisoned.
 
         until  event that ends the check early
         """
@@ -245,10 +243,11 @@ class Database:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def watch_server(self) -> int:
-        """Check the PostgreSQL server, and whether its commits wait for a standby.
+        """Check the PostgreSQL server, and whether its commits wait for a standby. Return 1 after
+        reconnecting, else 0.
 
-        If another server took over, reconnect; each new connection checks its server. Return 1
-        after reconnecting, and 0 otherwise. Raises the errors of `Writer.transaction`.
+        If another server took over, reconnect; each new connection checks its server. Raises the
+        errors of `Writer.transaction`.
         """
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
@@ -277,9 +276,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers, and raise the first error. All writers disconnect before the first
-        of them connects. A writer that stayed connected could still write to the former server,
-        because no check would notice it."""
+        """Reconnect all writers, and raise the first error. All disconnect first, because one that
+        stayed connected could still write to the former server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -292,10 +290,12 @@ class Database:
 
     async def _open_writing(self, *, upgrade: bool) -> None:
         """Open the database for writing, after checking its version, schema and stamp. Create a
-        missing SQLite database. The disk space is not checked, so that commands can free space.
+        missing SQLite database.
 
-        upgrade  whether to upgrade an older SQLite database. Only the serving process may do so:
-                 while another command runs, a service of the older version may be running too
+        The disk space is not checked, so that commands can free space.
+
+        upgrade  whether to upgrade an older SQLite database. Only the serving process may, because
+                 an older service may run beside a command
         """
         self._make_folder()
         if self.path is not None:
@@ -315,7 +315,7 @@ class Database:
         self._note_made(identity)
 
     async def _bring_up_to_date(self, connection: AsyncConnection, current: str | None) -> None:
-        """Run the pending migrations. Raise StrangeSchema if the schema then differs from ours."""
+        """Run the pending migrations. Raises StrangeSchema if the schema then differs from ours."""
         if current is not None:
             await run(connection, self.check)
         if current != schema.NEWEST:
@@ -329,8 +329,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the database file if it is missing. If the settings name no environment, create no
-        file and raise ConfigurationError, because each database is marked with an environment."""
+        """Create the database file if it is missing. Raises ConfigurationError without an
+        environment to mark it with."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -383,15 +383,15 @@ class Database:
 
     @asynccontextmanager
     async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
-        """Yield a snapshot of a database and the database's version, which may be old."""
+        """Yield a snapshot of a database and its version, which may be old."""
         self._check_there()
         with system_errors_explained():
             async with self.reading() as connection:
                 yield connection, await schema.current_version(connection)
 
     async def upgrade(self) -> tuple[str | None, str]:
-        """Run the pending migrations, and return the versions before and after. Raise
-        ConfigurationError if a process still serves an older SQLite database."""
+        """Run the pending migrations, and return the versions before and after. Raises
+        ConfigurationError while an older service runs."""
         with system_errors_explained():
             self._make_folder(stamped=False)
             if self.path is not None:
@@ -408,9 +408,9 @@ class Database:
         return before, schema.NEWEST
 
     async def distribute(self) -> list[str]:
-        """Distribute tables over the nodes of a Citus cluster, and return the tables' names.
+        """Distribute tables over the nodes of a Citus cluster, and return their names.
 
-        No other process may use the database. Raises UsageError if there is no cluster, and
+        No other process may use the database. Raises UsageError without a cluster, and
         ConfigurationError if the database is not up to date.
         """
         if not self.shared:
@@ -422,9 +422,9 @@ class Database:
             return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:
-        """Create an SQLite database, and return its path. Raise UsageError if the database exists.
+        """Create an SQLite database, and return its path. Raises UsageError if it exists.
 
-        anew  whether to create a database even though an earlier one is missing
+        anew  whether to create it even though an earlier one is missing
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
@@ -461,8 +461,7 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """The database and the clock of an AppContext. Packages that cannot import AppContext use this
-    type in its place."""
+    """Database and clock of an AppContext, for packages that cannot import it."""
 
     @property
     def database(self) -> Database:
@@ -474,10 +473,10 @@ class DatabaseContext(Protocol):
 
 
 async def sync_file(writer: Writer, path: Path) -> None:
-    """Fold the write-ahead log into the file, which SQLite syncs, and sync the file's folder.
+    """Fold the write-ahead log into the file, which SQLite syncs, and sync the folder.
 
-    Never open the file itself here. Closing any descriptor of the file drops SQLite's locks in this
-    process, and another process could then delete the log.
+    Never open the file here: closing any descriptor of it drops SQLite's locks in this process, and
+    another process could delete the log.
     """
     if not await writer.checkpoint():
         log.warning("another process is reading the database; the log stays until it has finished")
@@ -485,9 +484,12 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 
 def drop_cached_pages(path: Path) -> None:
-    """Drop the cached pages of the file and its log. After a failed write they may differ from the
-    disk. Call this only before this process opens the database, for the reason given at
-    `sync_file`. Raise OSError if a file cannot be read."""
+    """Drop the cached pages of the file and its log, which may differ from the disk after a failed
+    write.
+
+    Call this only before this process opens the database: see `sync_file`. Raises OSError if a file
+    cannot be read.
+    """
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)
@@ -498,8 +500,8 @@ def drop_cached_pages(path: Path) -> None:
 
 
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
-    """Open a database. Wait for a PostgreSQL server that is still starting, for example after a
-    reboot. Raise StoreUnavailable if the server does not answer within SERVER_S."""
+    """Open a database, and wait for a PostgreSQL server that is still starting. Raises
+    StoreUnavailable after SERVER_S."""
     ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:
         try:

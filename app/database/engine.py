@@ -1,9 +1,9 @@
-"""Connections of an SQLite database: one that writes, and several that only read. PostgreSQL's
-connections are in `postgresql`.
+"""Connections of an SQLite database: one that writes, and several that only read. Leaves out
+PostgreSQL's (`postgresql`).
 
-SQLite: WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged
-deliveries depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE,
-because a read transaction that starts to write can fail at once, whatever the busy timeout.
+WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged deliveries
+depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE, because a
+read transaction that starts to write can fail at once, whatever the busy timeout.
 """
 
 import os
@@ -48,13 +48,13 @@ WRITER_CACHE_KIB = 24_576
 """Page cache of the writing connection: twice the pages that a batch of 512 deliveries uses."""
 
 LOG_BYTES = 64 * 1024 * 1024
-"""Bytes to which the file of the write-ahead log is truncated after a slow reader made it grow."""
+"""Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Number of prepared statements in the cache: ten sizes of INSERT for each table."""
+"""Prepared statements in the cache: ten sizes of INSERT for each table."""
 
 READERS = 4
-"""Number of reading connections. On SQLite each connection has a thread."""
+"""Reading connections. On SQLite each has a thread."""
 
 
 def is_sqlite(url: str) -> bool:
@@ -62,8 +62,8 @@ def is_sqlite(url: str) -> bool:
 
 
 def database_place(url: str) -> str:
-    """Return a name of the database for people: the absolute path of its file, or its hosts and
-    name. The name contains neither user nor password."""
+    """Return the database's name for people, without user and password: its file's absolute path,
+    or its hosts and name."""
     parts = make_url(url)
     if parts.get_backend_name() == "sqlite":
         return str(sqlite_path(url).resolve())
@@ -72,9 +72,11 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the database file of an SQLite URL. Resolve symbolic links, because locks, log and
-    inbox are in the folder of the file itself. Raise ConfigurationError for a database in memory,
-    and StoreUnavailable if this user has no access."""
+    """Return the database file of an SQLite URL, without symbolic links, because locks, log and
+    inbox are beside the file itself.
+
+    Raises ConfigurationError for a database in memory, and StoreUnavailable without access.
+    """
     database = make_url(url).database
     if not database or database == ":memory:":
         raise ConfigurationError(["TALLYHOOK_DATABASE_URL: must name a file, not memory"])
@@ -86,7 +88,7 @@ def sqlite_path(url: str) -> Path:
 
 
 READ_BYTES: Final = 1024 * 1024
-"""Number of bytes that `read_ahead` reads at a time."""
+"""Bytes that `read_ahead` reads at a time."""
 
 _MEMINFO: Final = Path("/proc/meminfo")
 
@@ -96,13 +98,13 @@ def read_ahead(
 ) -> None:
     """Read the whole file into the page cache if it fits.
 
-    Rows of several tables arrive together, so the pages of each table are scattered over the file.
-    A disk needs several times as long to read a table page by page as to read the whole file.
+    Rows of several tables arrive together, so the pages of each are scattered over the file.
+    Reading the file takes a fraction of reading a table page by page.
 
     progress  called with the bytes read so far, and the size of the file
 
     Call this only before this process opens the database, because closing a file drops SQLite's
-    locks on it. Raises StoreUnavailable if the disk fails.
+    locks. Raises StoreUnavailable if the disk fails.
     """
     try:
         size, done = path.stat().st_size, 0
@@ -118,7 +120,7 @@ def read_ahead(
 
 def _room_for_pages() -> int:
     """Return how many bytes may be read into the page cache: nine tenths of the available memory,
-    or half of all memory if the available memory is unknown."""
+    or half of all if unknown."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:
@@ -129,7 +131,7 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""Pragma to keep temporary rows in memory. In a temporary file nobody would erase them."""
+"""Pragma to keep temporary rows in memory. In a file nobody would erase them."""
 
 
 def writing_engine(
@@ -142,7 +144,7 @@ def writing_engine(
     """Create the engine of the only connection that writes and checkpoints.
 
     hosts   hosts of a PostgreSQL URL; None for SQLite
-    holder  holder in whose name transactions run on PostgreSQL
+    holder  holder whose transactions run on PostgreSQL
     """
     if hosts is not None:
         return postgresql.writing_engine(
@@ -252,8 +254,8 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise ConfigurationError if the settings for durability are not in effect. A file system that
-    refuses WAL would otherwise silently break the promise to keep deliveries."""
+    """Raise ConfigurationError if a durability setting has no effect, as on a file system that
+    refuses WAL."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -270,8 +272,7 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Create an empty SQLite database under `TMPDIR`. The caller uses it in one transaction, which
-    is rolled back at the end."""
+    """Create an empty SQLite database under `TMPDIR`, for one transaction that is rolled back."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
@@ -285,8 +286,8 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """Return the statements that create all tables. The models are imported only here, because
-    loading them takes a fifth of the start-up time."""
+    """Return the statements that create all tables. Loading the models takes a fifth of the
+    start-up, so they are imported here."""
     from app.database.tables import metadata
 
     statements: list[str] = []

@@ -22,12 +22,11 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """Return the problems that SQLite's own check finds. On PostgreSQL the list is always empty;
-    PostgreSQL has tools such as `amcheck` for this check.
+    """Return the problems that SQLite's own check finds; none on PostgreSQL, which has tools such
+    as `amcheck`.
 
-    thorough  whether to compare every index with its table. The check then takes several times as
-              long
-    until     event that ends the check early. The list is then empty
+    thorough  whether to compare every index with its table, which takes several times as long
+    until     event that ends the check early, without problems
     """
     if connection.dialect.name != "sqlite":
         return []
@@ -55,8 +54,8 @@ _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
 def short_indexes(connection: PlainConnection) -> list[str]:
-    """Return a sentence for each SQLite index whose number of entries is not its table's number of
-    rows. Partial indexes are not checked."""
+    """Return a sentence for each SQLite index, except partial ones, with another number of entries
+    than its table's rows."""
     found = []
     for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
         (entries,), (rows,) = [
@@ -72,7 +71,6 @@ def short_indexes(connection: PlainConnection) -> list[str]:
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
-    """Wait for the event or the work. Return True if the event was set before the work was done."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -81,19 +79,18 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Facts about one database. All members after `journal_mode` are for PostgreSQL. The text of
-    `moved`, `no_writes` and `pooled` is a sentence, `; ` and an instruction for the operator.
+    """Facts about one database. All members after `journal_mode` are for PostgreSQL.
 
     version       for example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL
     journal_mode  journal mode of an SQLite file; None for PostgreSQL
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      sentences on what would be lost if a standby took over
-    moved         how the server differs from the server that the database has recorded; None if it
-                  does not differ
-    no_writes     why the server refuses writes; None if it accepts writes
-    pooled        sentence that says that a pooler changes connections between transactions; None if
-                  no pooler does
+    moved         how the server differs from the recorded one; None if it does not
+    no_writes     why the server refuses writes; None if it accepts them
+    pooled        sentence that a pooler changes connections between transactions; None if none does
+
+    `moved`, `no_writes` and `pooled` have a sentence, `; ` and an instruction.
     """
 
     kind: Literal["SQLite", "PostgreSQL"]

@@ -1,9 +1,9 @@
 """Translation of database drivers' errors into our own: temporary or fatal.
 
-After a storage I/O error the page cache may have contents that are not on the disk. A retry would
-then acknowledge a lost row as a duplicate. So an I/O error poisons the store: the process
-acknowledges no more deliveries, and ends. A file system that has become read-only also poisons the
-store: the kernel remounts it after an I/O error, and earlier writes or syncs may have failed.
+After a storage I/O error the page cache may differ from the disk, and a retry would acknowledge a
+lost row as a duplicate. So an I/O error poisons the store: the process acknowledges nothing more,
+and ends. So does a file system that became read-only, because the kernel remounts it after an I/O
+error.
 """
 
 import errno
@@ -22,7 +22,7 @@ PUT_BACK: Final = (
     "restore a backup with `tallyhook restore FILE --force`, which keeps the present file beside "
     "it, or move the file away and start with an empty one"
 )
-"""Next step after a file was damaged. SQLite cannot tell which rows are still right."""
+"""Next step after a file was damaged, because SQLite cannot tell which rows are right."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.
@@ -57,8 +57,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Error codes of a server that is starting, or that has no free connection, for example because it
-still counts the connections of a lost machine."""
+"""Error codes of a server that is starting, or has no free connection, perhaps because it still
+counts a lost machine's."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -97,17 +97,16 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Problem by error code or error class, which is the code's first two characters. None means a
-fatal error: after an I/O error in its log the server itself stops and reads its disk again."""
+"""Problem by error code or class, the code's first two characters. None means a fatal error: after
+an I/O error in its log the server itself stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Reason in NotStored for each error code or class whose reason is not `database`."""
+"""Reason in NotStored by error code or class, where it is not `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a database may raise, directly or through SQLAlchemy. asyncpg's
-    exceptions are included only if asyncpg is loaded, because loading it takes a fifteenth of a
-    start."""
+    """Return the exceptions that a database may raise. asyncpg's are included only if it is loaded,
+    because loading it takes a fifteenth of a start."""
     asyncpg = sys.modules.get("asyncpg")
     past_sqlalchemy = (
         ()
@@ -124,7 +123,7 @@ def is_conflict(error: Exception) -> bool:
 
 
 def as_store_error(error: Exception) -> TallyhookError | None:
-    """Return the Tallyhook error for a driver's error. Return None if our own SQL is wrong."""
+    """Return the Tallyhook error for a driver's error; None if our own SQL is wrong."""
     code = _found_in(error, "sqlite_errorcode")
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF)
@@ -151,9 +150,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether the server may become usable within moments, because it did not answer, is
-    starting, is full, or is not primary yet. Return False if it refuses the user or lacks the
-    database."""
+    """Return whether the server may become usable within moments: it does not answer, is starting,
+    is full, or is not primary yet."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -200,7 +198,6 @@ def _of_postgresql(state: str) -> TallyhookError | None:
 
 
 def _is_of_driver(error: BaseException, name: str) -> bool:
-    """Return whether an error, or one of its causes, is the asyncpg exception with this name."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
         isinstance(cause, getattr(asyncpg, name)) for cause in _chain(error)
@@ -209,8 +206,10 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 def _is_driver_confused(error: BaseException) -> bool:
     """Return whether asyncpg is in an impossible state because the server ended during an answer.
-    asyncpg then reports that another operation is under way, and refuses the rollback, although our
-    operations never share a connection."""
+
+    It then reports that another operation is under way, and refuses the rollback, although our
+    operations never share a connection.
+    """
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))
@@ -218,7 +217,7 @@ def _is_driver_confused(error: BaseException) -> bool:
 
 
 def _of_certificates(error: BaseException) -> str | None:
-    """Return why a server's certificate is not trusted; None for another kind of error."""
+    """Return why a server's certificate is not trusted; None for another error."""
     asyncpg = sys.modules.get("asyncpg")
     misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
     for cause in _chain(error):
@@ -236,7 +235,6 @@ def _of_certificates(error: BaseException) -> str | None:
 
 
 def _found_in(error: BaseException, name: str) -> object:
-    """Return the attribute with this name from the error or the first cause that has it."""
     found = (getattr(cause, name, None) for cause in _chain(error))
     return next((each for each in found if each is not None), None)
 

@@ -1,8 +1,7 @@
-"""Gaps: time spans whose evidence may be lost, and whose loss a person accepted. A database that
-lost commits is recognized by the instant of its last commit.
+"""Gaps: time spans whose evidence may be lost, and whose loss a person accepted.
 
-Leaves out: the second note of that instant (`receiving/inbox_store.py`), and the consequences of a
-gap.
+A database that lost commits is recognized by the instant of its last one. Leaves out: the second
+note of that instant (`receiving/inbox_store.py`), and the consequences of a gap.
 """
 
 import sqlite3
@@ -19,13 +18,16 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Part of the store that lost data. `database`: its newest commits, of deliveries and of everything
-else. `inbox`: deliveries that were acknowledged but not read yet."""
+"""Part of the store that lost data.
+
+database  newest commits, of deliveries and everything else
+inbox     deliveries that were acknowledged but not read yet
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGap:
-    """A gap that nobody has accepted yet. `Gap` explains the members."""
+    """Gap that nobody has accepted yet. `Gap` explains the members."""
 
     kind: GapKind
     since: Instant
@@ -101,13 +103,13 @@ class Gap:
 
 
 LAST_COMMIT: Final = "last commit"
-"""Name of the counter that holds the instant of the last commit. Every transaction of an SQLite
-database raises the counter, by at least one even if the clock did not advance."""
+"""Counter with the instant of the last commit. Every transaction on SQLite raises it, by at least
+one even if the clock did not advance."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Set LAST_COMMIT if the connection has changed rows since the last call. Return how many rows
-    the connection has changed since it was opened.
+    """Set LAST_COMMIT if the connection has changed rows since the last call. Return how many it
+    has changed in all.
 
     counted  number that the last call returned
     """
@@ -165,7 +167,7 @@ def gaps_until(connection: PlainConnection, until: Instant) -> list[Gap]:
 
 
 def spans_of(gaps: Iterable[Gap]) -> str:
-    """Return the time spans of gaps as text, as in `from 2026-11-20T10:00:00Z to
+    """Return the time spans of gaps as text: `from 2026-11-20T10:00:00Z to
     2026-11-20T10:05:00Z`."""
     return " and ".join(
         f"from {format_instant(gap.since)} to {format_instant(gap.until)}" for gap in gaps
@@ -177,8 +179,10 @@ def spans_of(gaps: Iterable[Gap]) -> str:
 
 def check_log_is_newer(database: Path) -> None:
     """Raise ConfigurationError if an SQLite file's write-ahead log is older than the file, because
-    SQLite would overwrite newer pages with older ones. Call this only before this process opens the
-    database."""
+    older pages would overwrite newer ones.
+
+    Call this only before this process opens the database.
+    """
     log = Path(f"{database}-wal")
     if not log.exists() or not log.stat().st_size:
         return

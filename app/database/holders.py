@@ -1,10 +1,9 @@
 """Holders: the processes that write a PostgreSQL database, one row for each writing connection.
 
-A transaction begins by locking its holder's row, on the condition that the row still has the epoch
-with which the holder entered. Another process takes over by raising that epoch, for which it must
-wait until the running transaction has ended. So two processes that exclude each other never both
-write, even if a connection is lost, a pooler changes it, or a clock is wrong. `until` only states
-from when other processes should take over.
+A transaction begins by locking its holder's row, if that still has the epoch with which the holder
+entered. Another process takes over by raising the epoch, after the running transaction has ended.
+So two processes that exclude each other never both write, even if a connection is lost, a pooler
+changes it, or a clock is wrong. `until` only states from when others should take over.
 
 Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
 """
@@ -24,20 +23,19 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Name of the setting that holds a connection's mark. A server connection without the mark was
-opened by another client or a pooler, and has none of our limits."""
+"""Setting that holds a connection's mark. A server connection without it was opened by another
+client or a pooler, and has none of our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""Time after which a silent holder may be taken over. If a machine was lost, `refold --all` and `db
+"""Time after which a silent holder may be taken over. After a lost machine, `refold --all` and `db
 restored` wait this long."""
 
 BEAT_S: Final = 15.0
-"""Seconds without writing after which a holder renews its row. This is a quarter of HOLD, so that a
-holder on a slow server is not taken over."""
+"""Seconds without writing after which a holder renews its row: a quarter of HOLD, for slow
+servers."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""Time for which the row of a former holder is kept after a takeover, so that the former holder
-notices the takeover."""
+"""Time for which a former holder's row is kept, so that the former holder notices the takeover."""
 
 _numbers = count()
 
@@ -46,8 +44,8 @@ class Holder:
     """A writing connection's registration among all writers, even after a reconnect."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
-        """Prepare a holder that has not entered yet. `kind` names the work of the process. A holder
-        of kind `alone` excludes all other holders."""
+        """Prepare a holder that has not entered yet. `kind` names the work of its process; `alone`
+        excludes all others."""
         self.kind = kind
         self.id = f"{process_name()}/{next(_numbers)}"
         self.session = new_id("ses_", EARLIEST)
@@ -63,14 +61,14 @@ class Holder:
         self._begun = ""
 
     def begin(self) -> tuple[Any, ...]:
-        """Start a new transaction, and return the parameters of the statement HELD."""
+        """Start a new transaction, and return the parameters of HELD."""
         now = self.clock.now()
         self._begun = new_id("tx_", now)
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Keep the transaction's mark in memory before the commit. If the commit is not confirmed,
-        the mark shows later whether the transaction was committed."""
+        """Keep the transaction's mark before the commit, which shows later whether an unconfirmed
+        commit happened."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -82,15 +80,15 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Statement that locks a holder's own row until the transaction ends, and returns the row's new
-location. A search by key alone would visit all versions that a long snapshot keeps. If no row is
-returned, the transaction must not write; `find` then explains why."""
+"""Statement that locks a holder's own row until the transaction ends, and returns its new location.
+Searching by key would visit all versions that a long snapshot keeps. If no row is returned, the
+transaction must not write; `find` explains why."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
 
 def hold(connection: PlainConnection, holder: Holder) -> None:
-    """Begin a holder's transaction by locking the holder's row. Raises the errors of `find`."""
+    """Begin a holder's transaction by locking its row. Raises the errors of `find`."""
     held = connection.ask(HELD, holder.begin())
     if not held:
         find(connection, holder)
@@ -101,11 +99,11 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find the row of a holder again after the statement HELD returned no row. The row's stored
-    location is wrong after a rollback, or after a transaction with an unknown outcome.
+    """Find a holder's row again after HELD returned none. Its location is wrong after a rollback or
+    an unknown outcome.
 
-    Raise StoreUnavailable for a connection that is not ours, and StorePoisoned if another process
-    took over.
+    Raises StoreUnavailable for a foreign connection, and StorePoisoned if another process took
+    over.
     """
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
@@ -142,21 +140,20 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Statement that takes over from a holder. It waits for the holder's running transaction. If that
-transaction commits, the holder is alive and is not taken over."""
+"""Statement that takes over from a holder. It waits for the running transaction; if that commits,
+the holder is alive and stays."""
 
 
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Register a holder, or renew the registration of a known holder. A lock prevents registrations
-    by other processes meanwhile.
+    """Register a holder, or renew a known one, while a lock stops other registrations.
 
-    If other holders block this holder and seem to have stopped, do not register it, and return
-    those holders. The caller waits for more than BEAT_S, and calls again with `silent`.
+    If apparently stopped holders block this one, do not register it, but return them. The caller
+    waits for more than BEAT_S, and calls again with `silent`.
 
-    silent  holders that the earlier call returned. A holder that has given no sign since then is
-            taken over: it loses its registration. The holders' clocks are never compared with ours
+    silent  holders of the earlier call. One that has given no sign since then loses its
+            registration, whatever its clock says
 
     Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive
     holder, and UsageError if this holder is exclusive and there are others.
@@ -215,8 +212,8 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Build the error that names the blocking holder. If that holder's clock seems right, the error
-    also says when the holder can be taken over."""
+    """Build the error that names the blocking holder, and, if its clock seems right, when it can be
+    taken over."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

@@ -1,14 +1,13 @@
-"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when a server is
-abandoned.
+"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when one is left.
 
     1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
     2 watch     whether another server writes while a transaction lasts      `Connection.watched`
     3 leave     a former server: its host is tried last                      `Hosts.leave`
 
 A server may accept connections and still confirm no commits: it is frozen, its disk hangs, or its
-standby has taken over without its knowledge. Only a server with a newer timeline proves a takeover.
-As soon as a writer has reached another server, all connections to the former server are closed:
-they would read outdated data, and their writes may be lost.
+standby took over unnoticed. Only a newer timeline proves a takeover. Once a writer has reached the
+other server, all connections to the former are closed: they would read outdated data, and their
+writes may be lost.
 
 Leaves out: whether the new server has all commits of the former one (`takeover`).
 """
@@ -31,21 +30,20 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""CONNECT_S if several hosts are named. A frozen host then delays a connection only this long."""
+"""CONNECT_S with several hosts, so that a frozen one delays a connection only this long."""
 
 CLOSE_S: Final = 0.5
-"""Seconds for closing a connection properly, because a frozen server never answers."""
+"""Seconds for closing a connection properly. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Seconds after which a running transaction starts to ask all hosts whether another server writes.
-Also the interval between two such rounds."""
+"""Seconds after which a running transaction asks all hosts whether another server writes, and
+between such rounds."""
 
 LOOK_S: Final = 5.0
-"""Seconds between two such rounds in a process that only reads, if several hosts are named. Such a
-process has no commit that would show a takeover."""
+"""Seconds between such rounds in a process that only reads, where no commit shows a takeover."""
 
 RARELY: Final = 10
-"""Between two such rounds, a long transaction waits for its duration divided by this."""
+"""Divisor: a long transaction waits its duration, divided by this, between two rounds."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -59,7 +57,7 @@ _UNUSABLE: Final = (
 """Exceptions that show that a host cannot be used."""
 
 Address = tuple[str | None, int | None]
-"""Host (or folder of its socket) and port; None for the driver's own choice."""
+"""Host (or its socket's folder) and port; None for the driver's own choice."""
 
 _SERVER: Final = """
 SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
@@ -85,7 +83,7 @@ class Server(NamedTuple):
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection with the identity of its server. `Hosts` creates it."""
+    """Connection with its server's identity, created by `Hosts`."""
 
     hosts: "Hosts"
     address: Address
@@ -115,8 +113,8 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def confirming(self) -> Iterator[None]:
-        """Abort the connection if the commit in the block is not confirmed within `commit_s`. The
-        commit's outcome is then unknown, as after any lost connection."""
+        """Abort the connection if the block's commit is not confirmed within `commit_s`. Its
+        outcome is then unknown."""
         limit = None
         if self.commit_s is not None:
             loop = asyncio.get_running_loop()
@@ -130,7 +128,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class Hosts:
-    """The hosts of one URL. All connections that a process opens with the URL share this object."""
+    """Hosts of one URL, shared by all connections of a process."""
 
     def __init__(self) -> None:
         self._left: dict[Address, float] = {}
@@ -152,11 +150,10 @@ class Hosts:
         port: int | Sequence[int] | None = None,
         **words: Any,
     ) -> Connection:
-        """Connect to the first usable host. Hosts that failed before are tried after all others.
+        """Connect to the first usable host that accepts writes, unless the URL says otherwise.
+        Hosts that failed come last.
 
-        If there are several hosts, the first that accepts writes is used, unless the URL says
-        otherwise. Raises the driver's errors, and StoreUnavailable if a server would not confirm
-        commits.
+        Raises the driver's errors, and StoreUnavailable if a server would not confirm commits.
 
         words  further arguments for the driver
         """
@@ -180,7 +177,7 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to one host. Raise StoreUnavailable if the host's server cannot be used."""
+        """Connect to one host. Raises StoreUnavailable if its server cannot be used."""
         connection = await _connected(address, words)
         try:
             async with asyncio.timeout(words["timeout"]):
@@ -200,21 +197,20 @@ class Hosts:
         return connection
 
     async def watch(self) -> None:
-        """Ask all hosts, again and again, whether one of their servers has replaced another."""
+        """Ask all hosts repeatedly whether one server has replaced another."""
         began = monotonic()
         while True:
             await self._look()
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
 
     def look_sometimes(self) -> None:
-        """Ask all hosts in the background, unless they were asked within the last LOOK_S."""
+        """Ask all hosts in the background, unless that happened within LOOK_S."""
         if len(self._addresses) > 1 and monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once. If a server was replaced by another server, abort all connections
-        to the replaced server."""
+        """Ask all hosts at once, and abort the connections to a replaced server."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer
@@ -226,8 +222,8 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host, or None for a host that does not answer in time. Return
-        nothing if only one host is named."""
+        """Return the state of each host, or None if it does not answer; nothing if only one is
+        named."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]
@@ -268,8 +264,8 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts at the same time, and yield the tasks. At the end of the block, the tasks that
-    still wait for an answer are canceled."""
+    """Ask all hosts together, and yield the tasks. Those that still wait at the end of the block
+    are canceled."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks
@@ -281,7 +277,7 @@ async def _asked(
 async def _answer(
     address: Address, words: Mapping[str, Any], question: str
 ) -> asyncpg.Record | None:
-    """Ask a host over a separate connection. Return None if the host does not answer in time."""
+    """Ask a host over a separate connection; None if it does not answer in time."""
     try:
         async with asyncio.timeout(WATCH_S):
             connection = await _connected(address, {**words, "target_session_attrs": "any"})

@@ -1,13 +1,13 @@
-"""Tables that are stored on the nodes of a Citus cluster; all other tables stay on its coordinator.
+"""Tables that are stored on the nodes of a Citus cluster; all others stay on its coordinator.
 
 The two largest tables are distributed by their own ids, so that no row moves when an event is
-linked to an order. The cluster's administrator registers the nodes. `tables/` and the migrations do
-not depend on nodes: a distributed table is declared like a local one.
+linked to an order. The administrator registers the nodes. `tables/` and the migrations do not
+depend on nodes.
 
-Citus cannot join a distributed table with a local table, or with a table distributed in another
-way. So `in_rounds` first fetches the rows that a statement needs, table by table. A comment in the
-statement selects those rows, such as `/* events WHERE order_key = ANY($1) */`. Without such a
-comment the whole table is fetched.
+Citus cannot join a distributed table with a local one, or with one distributed otherwise. So
+`in_rounds` first fetches the rows that a statement needs, table by table. A comment in the
+statement selects them, such as `/* events WHERE order_key = ANY($1) */`; otherwise it is the whole
+table.
 """
 
 import re
@@ -24,24 +24,24 @@ from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
 from app.database.statements import SPREAD, PlainConnection, statement
 
 LAYOUT: Final = "layout"
-"""Name of the row in `meta` that marks distributed tables. Other databases have no such row."""
+"""Row in `meta` that marks distributed tables; absent in other databases."""
 
 DISTRIBUTED: Final = "citus"
 """Value of the row LAYOUT in `meta`."""
 
 BY: Final = {"deliveries": "id", "events": "event_id"}
-"""Distributed tables, each with the column that assigns a row to a node."""
+"""Distributed tables, with the column that assigns a row to a node."""
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether `deliveries` and `events` are stored on the nodes of a cluster. This was
-    determined when the connection was opened."""
+    """Return whether `deliveries` and `events` are on the nodes of a cluster, as found when the
+    connection was opened."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Compare where the tables are stored with what the database has recorded: on one node, or on
-    several nodes. Raise ConfigurationError if they differ."""
+    """Raise ConfigurationError unless the tables are where the database recorded: on one node, or
+    on several."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -56,9 +56,10 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the tables that are still local, with their rows, and return their names. Store
-    the new layout in the database. No other process may use the database. Raise UsageError if there
-    is no cluster."""
+    """Distribute the local tables with their rows, record that, and return their names.
+
+    No other process may use the database. Raises UsageError without a cluster.
+    """
     await _require_cluster(connection)
     local = []
     for name in BY:
@@ -107,14 +108,15 @@ _NOTE: Final = (
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
     """Block appends until the transaction ends, and check that all nodes have every earlier commit.
-    Raise StoreUnavailable if a node lacks a commit or does not answer.
 
-    long  whether the block may last long. Appends then fail and are retried later. In a short block
-          they wait for the lock, and other short queries wait behind them
+    Raises StoreUnavailable if a node lacks a commit or does not answer.
 
-    A commit over several nodes does not become visible everywhere at once. The coordinator shows it
-    first, including the rows that mark orders as due. The other nodes follow, one after another. An
-    append holds the lock LINKING until it has told all nodes.
+    long  whether the block may last long. Appends then fail and are retried later; in a short block
+          they wait for the lock
+
+    A commit over several nodes becomes visible first on the coordinator, with the rows that mark
+    orders due, and then on one node after another. An append holds the lock LINKING until it has
+    told all nodes.
     """
     if not connection.spread:
         return
@@ -149,8 +151,10 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
-    """Rewrite a statement for Citus: fetch rows of distributed tables first, then run the statement
-    on them. A statement on a single table is returned unchanged. EXPLAIN explains what is run."""
+    """Rewrite a statement for Citus: fetch rows of distributed tables first, then run it on them.
+
+    A statement on a single table stays unchanged. EXPLAIN explains what is run.
+    """
     if sql.startswith("EXPLAIN "):
         return statement("EXPLAIN {of}", of=in_rounds(sql.removeprefix("EXPLAIN ")))
     named = _NAMED.findall(sql)
@@ -175,8 +179,8 @@ def in_rounds(sql: str) -> str:
 
 
 def _needed(name: str, sql: str) -> str:
-    """Return a list of the columns of a table that a statement may use. Other columns, such as
-    bodies, need not be fetched from their nodes."""
+    """Return the list of a table's columns that a statement may use. Others, such as bodies, stay
+    on their nodes."""
     if "*" in sql.replace("count(*)", ""):
         return "*"
     words = set(re.findall(r"[a-z_]+", sql)) | {"event_id"}
@@ -184,8 +188,8 @@ def _needed(name: str, sql: str) -> str:
 
 
 def follow_layout(engine: Engine) -> None:
-    """Prepare an engine for a distributed database. Each new connection detects whether tables are
-    distributed. If so, the connection rewrites its statements."""
+    """Prepare an engine for a distributed database. Each new connection detects distribution, and
+    then rewrites its statements."""
 
     @event.listens_for(engine, "connect")
     def learn(connection: object, record: object) -> None:
@@ -209,8 +213,8 @@ def follow_layout(engine: Engine) -> None:
 
 
 _SHOW_SHARDS: Final = "SET citus.override_table_visibility TO off"
-"""Statement that shows shards in the catalog. Hiding them makes catalog queries slow: the driver's
-first question for an array type took up to 0.8 s of the server's processor, and takes 8 ms now."""
+"""Statement that shows shards in the catalog. Hiding them slows catalog queries: the driver's first
+question for an array type took up to 0.8 s, and takes 8 ms now."""
 
 _ANY_DISTRIBUTED: Final = (
     "SELECT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('deliveries'))"

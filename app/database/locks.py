@@ -1,14 +1,13 @@
 """Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
-A process holds the `ServiceLock` for as long as it serves, so a second serving process is refused.
-The reader of the inbox holds another file of this kind. A process holds the `WriteLock` for one
-transaction, so that a command such as `tokens add` can write while the service runs. The lock also
-keeps a process from checkpointing while another commits, which can lose data in SQLite before
-3.51.3 (its WAL-reset bug).
+A process holds the `ServiceLock` for as long as it serves, so a second one is refused. The reader
+of the inbox holds another file of this kind. A process holds the `WriteLock` for one transaction,
+so that a command such as `tokens add` can write while the service runs. It also prevents
+checkpoints during commits, which can lose data in SQLite before 3.51.3 (its WAL-reset bug).
 
-Processes take the `WriteLock` in order of arrival. Each process first takes a place in a queue: a
-locked byte of a second file, at the offset that the machine's clock shows. The place decides only
-the order; the lock decides who may write. The kernel releases both when a process ends.
+The `WriteLock` is taken in order of arrival. A process first takes a place in a queue: a locked
+byte of a second file, at the offset of the machine's clock. The place decides only the order. The
+kernel releases both when a process ends.
 """
 
 import fcntl
@@ -61,13 +60,15 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until no process holds the lock exclusively. Then share it for the transaction."""
+    """Wait until no process holds the lock exclusively, and share it for the transaction."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
-    """Wait for the lock with this number and name, and hold it until the transaction ends. Several
-    names may share one lock. Do nothing on SQLite."""
+    """Wait for the lock with this number and name, and hold it until the transaction ends.
+
+    Several names may share one lock. Do nothing on SQLite.
+    """
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
@@ -76,8 +77,8 @@ WAIT_S = 10.0
 """Seconds for which a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""Seconds for which the lock may be free before the first places in the queue are skipped, because
-the processes at these places may be suspended."""
+"""Seconds for which a free lock waits for the first places in the queue, whose processes may be
+suspended."""
 
 _PAUSE_S: Final = 0.002
 
@@ -86,7 +87,7 @@ _PLACE: Final = struct.Struct("hhqqi4x")
 
 
 class HeldFile:
-    """A file locked exclusively until it is released or the process ends."""
+    """File locked exclusively until it is released or the process ends."""
 
     def __init__(self, database: Path, suffix: str) -> None:
         self._path = database.with_name(database.name + suffix)
@@ -114,13 +115,13 @@ class HeldFile:
             self._file = None
 
     def write(self, content: bytes) -> None:
-        """Replace the file's content while the lock is held. The content is not synced: it survives
-        a crash of the process, but perhaps not a crash of the machine."""
+        """Replace the file's content while the lock is held. It survives a crash of the process,
+        but perhaps not of the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 
     def read(self) -> bytes:
-        """Return the content that the last holder of the lock wrote; empty if it cannot be read."""
+        """Return the content by the last holder of the lock; empty if it cannot be read."""
         try:
             return self._path.read_bytes()
         except OSError:
@@ -128,14 +129,14 @@ class HeldFile:
 
 
 class ServiceLock(HeldFile):
-    """The lock that a serving process holds until it ends."""
+    """Lock that a serving process holds until it ends."""
 
     def __init__(self, database: Path) -> None:
         super().__init__(database, ".serving")
         self._database = database
 
     def serve(self) -> None:
-        """Take the lock. Raise ConfigurationError if another process serves this database."""
+        """Take the lock. Raises ConfigurationError if another process serves this database."""
         if not self.take():
             raise ConfigurationError(
                 [
@@ -146,8 +147,7 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield True if no other process serves; none can then start before the block ends. Yield
-        False if a process serves."""
+        """Yield whether no other process serves; if so, none can start before the block ends."""
         held = self.held
         try:
             yield self.take()
@@ -157,8 +157,7 @@ class ServiceLock(HeldFile):
 
 
 def processes_serving(database: Path) -> list[int]:
-    """Return a list with the id of the process that serves a database file. The list is empty if no
-    such process is visible."""
+    """Return the id of the process that serves a database file; empty if none is visible."""
     try:
         inode = os.stat(database.with_name(database.name + ".serving")).st_ino
         locks = Path("/proc/locks").read_text().splitlines()
@@ -178,7 +177,7 @@ class WriteLock:
         self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raise StoreUnavailable if others hold it longer than WAIT_S."""
+        """Wait for the lock. Raises StoreUnavailable if others hold it longer than WAIT_S."""
         if self._file is None:
             self._file = _opened(self._path)
         waited = free = 0.0
@@ -210,7 +209,7 @@ class WriteLock:
 
 
 class _Queue:
-    """Queue of waiting processes in order of arrival. Each place is a byte of one file."""
+    """Queue of waiting processes by arrival. Each place is a byte of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -232,17 +231,15 @@ class _Queue:
             self._set(fcntl.F_UNLCK, place)
 
     def is_next(self, place: int) -> bool:
-        """Return whether all earlier places are free. Skipped places do not count."""
+        """Return whether all earlier places are free, except skipped ones."""
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any other process waits in the queue. The calling process must not have a
-        place in the queue itself."""
+        """Return whether any other process waits. The caller must not be in the queue itself."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process holds any of `length` places, counted from the first place
-        that is not skipped. A length of 0 means all places."""
+        """Return whether another process holds any of `length` unskipped places; 0 means all."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)
@@ -250,7 +247,6 @@ class _Queue:
         return bool(_PLACE.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
-        """Skip all places before the given place from now on."""
         self._passed = place
 
     def _set(self, kind: int, place: int) -> bool:
@@ -262,7 +258,6 @@ class _Queue:
         return True
 
     def close(self) -> None:
-        """Close the queue's file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

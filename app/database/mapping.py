@@ -1,9 +1,8 @@
 """Conversion of rows to values of `reconcile`, and back. Values are validated here, because the
 tables validate nothing.
 
-The statements that write and the code that reads use the same lists of columns from this module.
-The classes of `tables` would take too long to load; tests/architecture compares them with the
-lists.
+Writing statements and reading code use the same lists of columns from this module. The classes of
+`tables` would load too slowly; tests/architecture compares them with the lists.
 """
 
 import json
@@ -109,19 +108,19 @@ REVISION_COLUMNS: Final = (
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
-"""Table `events` for statements composed with SQLAlchemy, without loading the models."""
+"""Table `events` for SQLAlchemy's statements, without loading the models."""
 
 COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
     "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
 )
-"""SQL for the instant from which a row counts. This is the stored instant, unless a fast clock had
-dated the row and a record corrected the date."""
+"""SQL for the instant from which a row counts: the stored one, unless a record corrected a fast
+clock."""
 DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
 LATER_AT: Final = statement(COUNTS_FROM, thing="later.id", stored="later.recorded_at")
-"""RECORD_AT for a query in which the records have the table alias `later`."""
+"""RECORD_AT for records with the table alias `later`."""
 REVISION_AT: Final = statement(
     COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
 )
@@ -129,7 +128,7 @@ REVISION_AT: Final = statement(
 AUDIT_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
 
 RECORD_STORED: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
-"""Stored columns of records. RECORD_SELECT has instead the instants from which records count."""
+"""Stored columns of records. RECORD_SELECT has the corrected instants instead."""
 EVENT_SELECT: Final = ", ".join(
     EVENT_AT if name == "received_at" else f"events.{name}" for name in EVENT_COLUMNS
 )
@@ -138,7 +137,7 @@ RECORD_SELECT: Final = ", ".join(
 )
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Number of amounts of money in the cache. They take about 300 kB."""
+"""Amounts of money in the cache, about 300 kB."""
 
 _CLAIMS: Final = frozenset(CLAIM_KINDS)
 _RECORDS: Final = frozenset(RECORD_KINDS)
@@ -147,7 +146,7 @@ _RECORDS: Final = frozenset(RECORD_KINDS)
 def event_row(
     event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
 ) -> tuple[Any, ...]:
-    """Return the values of EVENT_COLUMNS for an event and the delivery that first brought it."""
+    """Return the values of EVENT_COLUMNS for an event and its first delivery."""
     money, order_money, refunded = event.money, event.order_money, event.refunded_total
     return (
         order_key,
@@ -187,7 +186,6 @@ def event_row(
 
 
 def _written(values: tuple[Value, ...], document: Callable[[Value], dict[str, Any]]) -> str | None:
-    """Return values as a JSON array of documents; None if there are no values."""
     return canonical_json([document(each) for each in values]).decode() if values else None
 
 
@@ -196,7 +194,7 @@ def _read(text: str | None, parse: Callable[[dict[str, Any]], Value]) -> tuple[V
 
 
 def delivery_of(row: Sequence[Any]) -> Delivery:
-    """Build the delivery that first brought an event, from a row of EVENT_COLUMNS."""
+    """Build the first delivery of an event from a row of EVENT_COLUMNS."""
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
@@ -252,7 +250,7 @@ def _money(minor: int, currency: str) -> Money:
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """Return the values of RECORD_COLUMNS. `details` is text to store with the record."""
+    """Return the values of RECORD_COLUMNS, with `details` as text beside the record."""
     return (
         record.record_id,
         record.recorded_at,

@@ -1,8 +1,8 @@
-"""Marks on columns of text or bytes: whether a column holds personal data, and how an erasure
-treats the column.
+"""Marks on columns of text or bytes: whether they hold personal data, and how an erasure treats
+them.
 
-`app/privacy/places.py` lists the marks, and the files that belong to the database. Leaves out: how
-an erasure is done.
+`app/privacy/places.py` lists the marks, and the database's files. Leaves out: how an erasure is
+done.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Kind of a column: personal data by design, personal data if somebody typed it, or neither."""
+"""Kind of a column: personal data by design, if somebody typed it, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
 """Act of an erasure: delete the row, empty the column's personal part, or keep it."""
@@ -24,8 +24,7 @@ GROUNDS: Final[Mapping[Ground, str]] = {
     "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
 }
 """Each ground in words, after the regulation as gdprhub.eu prints it (article 17, read on
-2026-11-29). Which law requires keeping the books, and for how long, the merchant's adviser
-knows."""
+2026-11-29). Leaves out which law requires keeping the books, and for how long."""
 
 MARK: Final = "mark"
 """Key of the mark in a column's `info`."""
@@ -35,9 +34,9 @@ MARK: Final = "mark"
 class Mark:
     """Description of the personal data in a column or file.
 
-    what     the contents, in words
-    because  why an erasure keeps the contents; empty if an erasure does not keep the contents
-    ground   the law that allows keeping the contents
+    what     contents, in words
+    because  why an erasure keeps them; empty if it does not
+    ground   law that allows keeping them
     """
 
     personal: Personal

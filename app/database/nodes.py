@@ -1,5 +1,4 @@
-"""State of all servers with rows or copies of rows: whether each server answers and protects its
-data.
+"""State of all servers with rows or copies of rows: whether each answers and protects its data.
 
     the server itself   over a reading connection
     other named hosts   each over a separate connection
@@ -22,7 +21,7 @@ ANSWER_MS: Final = 1_500
 """Milliseconds within which a node of Citus must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers are reused. Anybody may request `/readyz`, at any rate."""
+"""Seconds for which answers are reused, because anybody may request `/readyz` at any rate."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
@@ -42,11 +41,11 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """States of all database servers, as each server answered when we last asked all of them.
+    """States of all database servers, as last asked.
 
-    own    state of the server from which we read; None on SQLite
-    hosts  state of each named host if there are several; None for a host that did not answer
-    rows   state of each Citus node that stores rows; None for a node that did not answer
+    own    state of the server that is read; None on SQLite
+    hosts  state of each named host if there are several; None without an answer
+    rows   state of each Citus node with rows; None without an answer
     """
 
     own: State | None
@@ -54,7 +53,7 @@ class Nodes(NamedTuple):
     rows: Mapping[str, State | None]
 
     def down(self) -> list[str]:
-        """Return a sentence for each node that does not answer although rows are stored there."""
+        """Return a sentence for each node with rows that does not answer."""
         return [
             f"the database node {name} does not answer, and its rows can neither be read nor "
             "written; start it"
@@ -63,8 +62,8 @@ class Nodes(NamedTuple):
         ]
 
     def unsafe(self, expected: int) -> list[str]:
-        """Return a sentence for each kind of data that could be lost, and for each standby that
-        could not take over.
+        """Return a sentence for each kind of data that could be lost, and each standby that could
+        not take over.
 
         expected  number of synchronous standbys that each server with rows must have
         """
@@ -94,7 +93,7 @@ class Nodes(NamedTuple):
 
 
 class NodesWatch:
-    """Cache of the latest answers of all servers of a database."""
+    """Cache of the latest answers of a database's servers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -102,8 +101,8 @@ class NodesWatch:
         self._seen, self._again_at = Nodes(None, {}, {}), 0.0
 
     async def look(self) -> Nodes:
-        """Return the state of all database servers. Ask the servers again only if their last
-        answers are older than AGAIN_S. Raise StoreUnavailable if the main server cannot be read."""
+        """Return the state of all database servers, asked again after AGAIN_S. Raises
+        StoreUnavailable if the main server cannot be read."""
         database = self._database
         if database.hosts is None:
             return self._seen
@@ -116,8 +115,8 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask each Citus node for its state. Each node has its own transaction, so that a timeout
-        of one node does not affect the others."""
+        """Ask each Citus node in its own transaction, so that a timeout does not affect the
+        others."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -29,10 +29,10 @@ Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "foldin
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, including a commit that waits for a standby.
-Then the connection is dropped, and the outcome of its transaction is unknown."""
+Then the connection is dropped, with an unknown outcome."""
 
 COMMIT_S: Final = 5.0
-"""Seconds in which a receiver's or worker's commit must be answered. Their commits are small."""
+"""Seconds in which a receiver's or worker's commit must be answered, because it is small."""
 
 STATEMENT_MS: Final = 15_000
 """Milliseconds that the server may take for a statement, even if its client is gone."""
@@ -41,20 +41,20 @@ LOCK_MS: Final = 10_000
 """Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""Milliseconds for which a writing transaction may be idle before the server ends it and releases
-its locks. A frozen process blocks others no longer than this."""
+"""Milliseconds for which a writing transaction may be idle, before the server ends it and releases
+its locks. A frozen process blocks others no longer."""
 
 READING_IDLE_MS: Final = 3_600_000
 """Milliseconds for which a reading transaction may be idle. It blocks only an upgrade, and a full
-scan keeps its snapshot while other processes work."""
+scan keeps its snapshot."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""Settings by which the server notices within about ten seconds that a client's machine is gone.
-Until the server notices, that client holds its locks."""
+"""Settings by which the server notices within about ten seconds that a client's machine is gone,
+and releases its locks."""
 
 SILENCE_MS: Final = 30_000
 """Milliseconds of silence after which a client drops its server. The default is hours."""
@@ -67,17 +67,17 @@ CLIENT_KEEPALIVE: Final = (
 )
 
 VACUUM_S: Final = 24 * 3_600
-"""Seconds that a VACUUM may take. It takes hours if tables are large and the disk is slow."""
+"""Seconds that a VACUUM may take: hours for large tables on a slow disk."""
 
 
 def writing_engine(
     url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
-    """Create the engine of the writing connection. Statements and locks have time limits only for
+    """Create the engine of the writing connection. Statements and locks have time limits for
     purposes with short transactions.
 
-    check    function that is called with a cursor of each new connection
-    session  value of the setting `holders.SESSION` in each connection of the engine
+    check    called with a cursor of each new connection
+    session  value of the setting `holders.SESSION` in each connection
     """
     statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -125,8 +125,8 @@ def writing_engine(
 def reading_engine(
     url: str, *, readers: int, hosts: Hosts, check: Callable[[Ask], None] | None
 ) -> AsyncEngine:
-    """Create the engine of read-only connections. Each of their transactions sees one snapshot.
-    `check` is called for each new connection."""
+    """Create the engine of read-only connections, with one snapshot for each transaction. `check`
+    is called for each new connection."""
     settings = {**_limits(0, lock_ms=LOCK_MS, idle_ms=READING_IDLE_MS), SESSION: "reading"}
     engine = create_async_engine(
         url,
@@ -186,9 +186,10 @@ def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
 
 
 def set_up(connection: Any, settings: dict[str, str]) -> None:
-    """Set a new connection's limits, and read them back in another transaction. Raise
-    StoreUnavailable if the limits are lost, which means that a pooler has changed the server's
-    connection."""
+    """Set a new connection's limits, and read them back in another transaction.
+
+    Raises StoreUnavailable if they are lost, because a pooler has changed the server's connection.
+    """
     keep_alive(connection)
     cursor = connection.cursor()
     cursor.execute(_SET, (list(settings), list(settings.values())))
@@ -212,7 +213,7 @@ _READ_BACK: Final = (
 
 
 async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
-    """Vacuum some tables, without a time limit. The connection must not be in a transaction."""
+    """Vacuum some tables, without a time limit. No transaction may be open."""
     driver = await _driver(connection)
     limit = await driver.fetchval("SHOW statement_timeout")
     await driver.execute("SET statement_timeout = 0")
@@ -227,12 +228,11 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Register a holder, or register it again after its connection was lost. If silent holders
-    block it, wait until each of them has had time to respond, then try again. Raises the errors of
-    `holders.enter`.
+    """Register a holder, or register it again after a lost connection. Wait for silent holders that
+    block it.
 
-    Do nothing if the database has no table `holders`. Such a database has a wrong version, so
-    nobody may write to it. The caller that opens the database reports the version.
+    Raises the errors of `holders.enter`. Does nothing in a database without table `holders`: its
+    version is wrong, and the opening caller reports that.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()
@@ -258,7 +258,7 @@ async def run_transaction(
     *,
     holder: Holder | None,
 ) -> Result:
-    """Run a plain function as one transaction, on a connection without an open transaction."""
+    """Run a plain function as one transaction. None may be open."""
     async with transaction(connection, holder):
         return await run(connection, function)
 
@@ -266,11 +266,10 @@ async def run_transaction(
 async def run_statement(
     connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
 ) -> None:
-    """Run one statement as a transaction, on a connection without an open transaction. Without
-    SQLAlchemy this takes one round trip instead of four.
+    """Run one statement as a transaction. None may be open. Without SQLAlchemy this takes one round
+    trip instead of four.
 
-    sql  statement that begins with the text HELD, and that returns the columns of HELD as its last
-         columns
+    sql  statement that begins with the text HELD, and returns its columns as the last ones
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -289,8 +288,8 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Run the block as a transaction of this holder. The connection must not have an open
-    transaction. Raises the errors of `hold` and `_committing`."""
+    """Run the block as a transaction of this holder. None may be open. Raises the errors of `hold`
+    and `_committing`."""
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:
@@ -308,26 +307,25 @@ async def _driver(connection: AsyncConnection) -> Connection:
 
 
 async def is_lost(connection: AsyncConnection) -> bool:
-    """Return whether a connection has ended, for example because another task left its server. The
-    driver may raise AttributeError on such a connection."""
+    """Return whether a connection has ended. The driver may raise AttributeError on such a
+    connection."""
     if connection.dialect.name == "sqlite":
         return False
     return connection.invalidated or (await _driver(connection)).is_closed()
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of the server's warning that transaction numbers are running out. When fewer than
-forty million are left, every statement that takes a number causes this warning."""
+"""Source file of the server's warning that fewer than forty million transaction numbers are left,
+sent with every statement that takes one."""
 
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
-    """Abort the connection if the commit in the block is not confirmed in time. Raise
-    StoreUnavailable if the commit did not wait for the standby. Until the outcome is known, the
-    holder's row may contain the identifier of this transaction or of the previous one.
+    """Abort the connection if the block's commit is not confirmed in time. Raises StoreUnavailable
+    if it did not wait for the standby.
 
-    If the wait for the standby is interrupted, PostgreSQL completes the commit but sends a warning.
-    Such a commit could be lost with the server's machine, so it must not be acknowledged.
+    If the wait is interrupted, PostgreSQL completes the commit with a warning. It could be lost
+    with the server's machine, so it must not be acknowledged.
     """
     warnings: list[object] = []
 

@@ -1,5 +1,8 @@
 """Schema of a database: its version, its migrations, and the check of every object against them.
-Also the stamp of the database's environment, and the file that records that a database exists."""
+
+Also the stamp of the database's environment, and the file that records that a database exists.
+Leaves out the tables.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema that this program can upgrade, oldest first; each is the revision of a
-migration. They are listed here because loading alembic takes a tenth of the start-up time."""
+"""Versions of the schema that this program can upgrade, oldest first. They are listed here because
+loading alembic takes a tenth of the start-up time."""
 
 NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
@@ -39,8 +42,8 @@ DIGESTS: Final = {
     "sqlite": "930bd9bb1e7e9239103ddf9a7225972438a1af221ace28952b7e52b87ba1c484",
     "postgresql": "d916f1c0b3781534877cad85b77bc8b4363e2da0ad0dfe5e15f563930fe5f2c4",
 }
-"""SHA-256 of all objects that the migrations create, by dialect; a test prints the values. If a
-database has another digest, the migrations are run elsewhere to find the first difference."""
+"""SHA-256 of all objects that the migrations create, by dialect; a test prints the values. For
+another digest, the migrations are run elsewhere to find the first difference."""
 
 
 # --- versions and migrations ----------------------------------------------------------------------
@@ -49,8 +52,7 @@ database has another digest, the migrations are run elsewhere to find the first 
 async def current_version(connection: AsyncConnection) -> str | None:
     """Return the version of the database; None for an empty database.
 
-    Raises ConfigurationError for another program's database, or for a version that this program
-    does not know.
+    Raises ConfigurationError for another program's database, or an unknown version.
     """
     if not await connection.run_sync(lambda plain: inspect(plain).has_table("alembic_version")):
         # On PostgreSQL extensions may have made tables.
@@ -79,7 +81,7 @@ _ANOTHER_PROGRAM: Final = "names another program's database; name one that Tally
 
 
 def is_before_release(version: str) -> bool:
-    """Return whether a version is older than 0.1.0. Such versions have four digits."""
+    """Return whether a version is older than 0.1.0; these have four digits."""
     return len(version) == 4 and version.isdigit()
 
 
@@ -118,7 +120,7 @@ def _alembic_config() -> Config:
 
 
 class SchemaObject(NamedTuple):
-    """An object of a schema, such as an index. `table` is the table to which the object belongs."""
+    """Object of a schema, such as an index, with its table."""
 
     kind: str
     name: str
@@ -126,7 +128,6 @@ class SchemaObject(NamedTuple):
     definition: str
 
     def __str__(self) -> str:
-        """Return the object's name for a sentence, with unprintable characters escaped."""
         kind, name, table = (
             plain if len(plain) <= 80 else f"{plain[:80]}…" for plain in map(printable, self[:3])
         )
@@ -145,8 +146,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of the tables that SQLite creates for itself, for ANALYZE and AUTOINCREMENT. The
-names are not enough, because the catalog may list a trigger under such a name."""
+"""Definitions of the tables that SQLite creates for ANALYZE and AUTOINCREMENT. Names are not
+enough, because the catalog may list a trigger under one."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -249,8 +250,7 @@ def schema_digest(objects: list[SchemaObject]) -> str:
 
 
 def _sorted(rows: Any) -> list[SchemaObject]:
-    """Sort objects. White space is normalized first, because it differs between versions of
-    SQLAlchemy."""
+    """Sort objects, with normalized white space, which differs between versions of SQLAlchemy."""
     objects = [
         SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
@@ -270,8 +270,7 @@ def _made_on_sqlite() -> list[SchemaObject]:
 
 
 async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]:
-    """Run the migrations in a temporary schema, and return the schema's objects. The schema is
-    rolled back, so nobody else ever sees it."""
+    """Run the migrations in a temporary schema, which is rolled back, and return its objects."""
     savepoint = await connection.begin_nested()
     try:
         name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
@@ -296,9 +295,11 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Stamp a new database with an environment, or check the stamp of an existing database. Return
-    the stamp. If `environment` is None, only read the stamp. Raise ConfigurationError if the
-    database belongs to the other environment."""
+    """Stamp a new database with an environment, or check an existing stamp, and return it.
+
+    If `environment` is None, only read the stamp. Raises ConfigurationError for the other
+    environment's database.
+    """
     stamp = text("SELECT value FROM meta WHERE name='environment'")
     stamped: str | None = await connection.scalar(stamp)
     if environment is None:
@@ -326,11 +327,11 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
 
 
 SUFFIX: Final = ".made"
-"""Suffix of the file that records that a database exists, after the database's name."""
+"""Suffix, after the database's name, of the file that records that it exists."""
 
 
 def identity_of(connection: PlainConnection) -> str:
-    """Return the database's id. If it has none, assign one first."""
+    """Return the database's id, after assigning one if there is none."""
     rows = connection.ask("SELECT value FROM meta WHERE name='id'")
     if rows:
         return str(rows[0][0])
@@ -340,8 +341,8 @@ def identity_of(connection: PlainConnection) -> str:
 
 
 class Made:
-    """The file that holds the id of the SQLite database in the same folder. Without this file, a
-    starting program could not distinguish a lost database from a new one."""
+    """File with the id of the SQLite database in its folder. It distinguishes a lost database from
+    a new one."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -358,8 +359,7 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raise ConfigurationError if the file names another
-        database."""
+        """Record that this database exists. Raises ConfigurationError if the file names another."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):

@@ -28,8 +28,8 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""Query for the state of any server. A standby's state is NULL if this user may not read the
-server's statistics."""
+"""Query for the state of any server. A standby's state is NULL without permission for the server's
+statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 
@@ -42,12 +42,12 @@ AWAITS_STANDBY: Final = (
 class State(NamedTuple):
     """Settings of a server that protect its data, and the servers that copy its data.
 
-    off         names of the protective settings that are switched off
+    off         protective settings that are switched off
     names       standbys for which each commit waits, as in `synchronous_standby_names`
-    commit      the setting `synchronous_commit`
+    commit      setting `synchronous_commit`
     recovers    whether the server is a standby itself
     reads_only  whether its transactions are read-only by default
-    awaited     number of connected receivers for which a commit may wait
+    awaited     connected receivers for which a commit may wait
     standbys    state of each connected standby: sync, quorum, potential, async or unknown
     """
 
@@ -86,8 +86,8 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return the number of connected standbys that are synchronous. Each commit waits for such
-        a standby, or would wait for it if another standby disconnected."""
+        """Return the number of connected standbys that each commit waits for, or would if another
+        disconnected."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)
@@ -104,8 +104,7 @@ class State(NamedTuple):
         )
 
     def unsafe(self) -> Iterator[str]:
-        """Yield a sentence for each kind of data that would be lost if a standby took over from
-        this server now."""
+        """Yield a sentence for each kind of data that would be lost if a standby took over now."""
         if not self.standbys:
             return
         if not self.names or set(self.standbys) == {"async"}:

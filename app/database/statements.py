@@ -2,8 +2,8 @@
 
 A plain function gets a `PlainConnection` and runs statements on it. On SQLite the whole function
 runs in the driver's thread, because each switch between threads wakes two of them and passes the
-interpreter lock. On PostgreSQL its statements are awaited internally. To keep statements few, one
-statement carries many rows, which PostgreSQL receives as arrays.
+interpreter lock. On PostgreSQL its statements are awaited internally. One statement carries many
+rows, which PostgreSQL receives as arrays. Leaves out: the rooms' own statements.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values and its complete result. The driver's thread receives the values in this
-    object, and stores the result in it."""
+    """A statement's values and its complete result, passed to and from the driver's thread."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -56,9 +55,9 @@ class Whole:
 
 
 class WholeCursor:
-    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses. Each statement switches to the
-    driver's thread only once, because the cursor fetches all rows at once. Use `stream` to read
-    many rows, and `insert_rows` to write many."""
+    """Part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses. It fetches all rows at once, so
+    that each statement switches to the driver's thread only once. Use `stream` to read many rows,
+    and `insert_rows` to write many."""
 
     arraysize = 1
 
@@ -67,7 +66,6 @@ class WholeCursor:
         self._came = Whole(())
 
     async def __aenter__(self) -> WholeCursor:
-        """Do nothing: there is no cursor before a statement."""
         return self
 
     async def execute(self, sql: str, values: Iterable[Any] = ()) -> None:
@@ -104,21 +102,21 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Key in a connection's `info` for the function that rewrites statements for a cluster. The value
-is None if no table is stored on other nodes."""
+"""Key in a connection's `info` for the function that rewrites statements for a cluster; None if all
+tables are local."""
 
 MAX_PARAMETERS = 30_000
-"""Maximum number of parameters in one statement. SQLite allows 32,766."""
+"""Most parameters in one statement. SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Maximum number of rows in one INSERT of SQLite; a power of two, for `insert_rows`."""
+"""Most rows in one INSERT of SQLite; a power of two, for `insert_rows`."""
 
 MAX_LISTED = 4_096
-"""Maximum number of values in one IN of SQLite; a power of two."""
+"""Most values in one IN of SQLite; a power of two."""
 
 
 class PlainConnection(Protocol):
-    """A connection in a transaction, as a plain function receives it."""
+    """Connection in a transaction, as a plain function receives it."""
 
     @property
     def dialect(self) -> str:
@@ -131,7 +129,7 @@ class PlainConnection(Protocol):
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        """Run one statement, which has a `?` for each value. Return the statement's rows."""
+        """Run one statement, with a `?` for each value, and return its rows."""
         ...
 
 
@@ -139,7 +137,7 @@ Ask = Callable[[str], Sequence[Sequence[Any]]]
 """Function that runs one statement without values and returns its rows."""
 
 Plain = Callable[Concatenate[PlainConnection, Words], Result]
-"""A synchronous function whose first argument is a PlainConnection."""
+"""Synchronous function whose first argument is a PlainConnection."""
 
 
 class _Sqlite:
@@ -176,17 +174,15 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, none of which may conflict with a stored row. Passing the rows as arrays
-        would take the driver four times as long, because it checks for each value whether the value
-        is an array."""
+        """Insert rows without conflicts. As arrays they would take the driver four times as long,
+        because it checks each value for being one."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction. SQLAlchemy does so with the first
-        statement. Later statements bypass SQLAlchemy, because it would take more than half of a
-        short statement's time."""
+        """Return whether SQLAlchemy has begun its transaction, which it does with the first
+        statement. Later ones bypass it, because it would take more than half of their time."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -200,17 +196,15 @@ class _PostgreSQL:
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> str:
-    """Return the statement with `$1`, `$2`, … instead of `?`, as PostgreSQL's driver expects."""
+    """Return the statement with PostgreSQL's `$1`, `$2`, … instead of `?`."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
 
 
 class _Calling:
-    """A function and its result. The driver's thread receives the function in this object, and
-    stores the result in it."""
+    """A function and its result, passed to and from the driver's thread."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
-        """Wrap a function. `begin` is the statement that begins its transaction, if needed."""
         self.function = function
         self.begin = begin
         self.result: Any = None
@@ -218,11 +212,10 @@ class _Calling:
 
 class CallingConnection(sqlite3.Connection):
     """SQLite connection that runs a whole statement or function in one visit to the driver's
-    thread. Callers pass an object of the type `Whole` or `_Calling` in place of the parameters."""
+    thread. A `Whole` or `_Calling` replaces the parameters."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement. If the parameters are a `Whole` or a `_Calling`, let this object run,
-        and store the result in it."""
+        """Run one statement, or let a `Whole` or `_Calling` run and store the result."""
         if not isinstance(parameters, _Calling | Whole):
             return super().execute(sql, parameters)
         cursor = self.cursor()
@@ -250,11 +243,10 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call `work` and return its result. `work` has no side effects, and the caller is a plain
-    function.
+    """Call `work`, which has no side effects, from a plain function, and return its result.
 
-    On PostgreSQL the call runs in another thread, as in `computed`. On SQLite the caller already
-    runs outside the event loop's thread.
+    On PostgreSQL the call runs in another thread, as in `computed`. On SQLite the caller is already
+    outside the event loop's thread.
     """
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
@@ -279,7 +271,7 @@ async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction, on an SQLite connection that has none open."""
+    """Run a plain function as one transaction on an SQLite connection. None may be open."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 
@@ -333,8 +325,8 @@ async def stream(
 ) -> AsyncIterator[Rows]:
     """Yield a query's rows in lists.
 
-    at_once  maximum number of rows in a list
-    values   the query's parameters by name; the query writes them as `:name`
+    at_once  most rows in a list
+    values   the query's parameters by name, written as `:name`
     """
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
@@ -364,13 +356,13 @@ def insert_rows(
     conflict: str = "",
 ) -> Rows:
     """Insert rows in as few statements as the limit on parameters allows. Return the rows of a
-    RETURNING clause, if `conflict` ends with one.
+    RETURNING clause in `conflict`.
 
-    On SQLite a refused row rolls back the whole transaction. To undo only the statement, SQLite
-    would have to copy each changed page into a temporary file.
+    On SQLite a refused row rolls back the whole transaction: undoing only the statement would copy
+    each changed page into a temporary file.
 
-    The number of rows in a statement is a power of two, so that only a few prepared statements are
-    kept. One prepared statement for each number of rows would take hundreds of megabytes.
+    The number of rows is a power of two, so that few prepared statements are kept instead of
+    hundreds of megabytes.
     """
     if not rows:
         return []
@@ -396,9 +388,9 @@ _PLACE = re.compile(r"\{(\w+)\}")
 def statement(template: str, **fragments: str) -> str:
     """Replace each `{name}` in a statement with a fragment, such as the columns of a table.
 
-    Fragments are texts of our code. Values are never fragments, but parameters. This is the only
-    place where SQL is composed. `{}` is not replaced, because `select_rows` puts a list there.
-    Raises ValueError if names and fragments do not match.
+    Fragments are texts of our code; values are always parameters. This is the only place where SQL
+    is composed. `{}` stays for the list of `select_rows`. Raises ValueError if names and fragments
+    do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(f"the fragments {', '.join(fragments)} are not those of: {template}")
@@ -408,8 +400,8 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query after replacing `IN ({})` by a list of values, which are all texts, all integers
-    or all bytes. `first` has a value for each `?` before the list."""
+    """Run a query with a list of values, all texts, all integers or all bytes, for `IN ({})`.
+    `first` has the values before the list."""
     wanted = list(values)
     if not wanted:
         return []

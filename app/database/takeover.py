@@ -3,11 +3,10 @@
     connect ─▶ another timeline? ─▶ is our newest commit there? did commits wait for a standby?
                                     both: the service goes on · else: a gap, until it is accepted
 
-Replication copies commits in order. So a server that has a process's newest commit has all earlier
-commits, too. It also has the later commits of ended processes if each commit waited for a standby.
-Running processes remember whether every check showed that commits wait; a note in the database
-could itself be lost. A process that starts after a takeover remembers nothing, and waits for a
-process that does.
+Replication copies commits in order. So a server with a process's newest commit has all earlier
+ones. It also has the later commits of ended processes if each commit waited for a standby. Running
+processes remember whether every check showed that; a note in the database could itself be lost. A
+process that starts after a takeover remembers nothing, and waits for one that does.
 
 Leaves out the consequences in other rooms, which are in `privacy/gap.py`.
 """
@@ -43,8 +42,8 @@ _IDENTITY: Final = (
 
 
 class ServerIdentity(NamedTuple):
-    """Identity of a PostgreSQL server. A promoted standby, or a base backup restored to a point in
-    time, has another timeline. A restored dump has another database or table."""
+    """Identity of a PostgreSQL server. A promoted standby, or a backup restored to a point in time,
+    has another timeline. A restored dump has another database or table."""
 
     cluster: str
     timeline: str
@@ -61,8 +60,8 @@ class ServerIdentity(NamedTuple):
 
 
 def server_of(ask: Ask) -> ServerIdentity | None:
-    """Return the identity of a PostgreSQL server. Return None for a standby, or if tables or
-    permissions are missing."""
+    """Return the identity of a PostgreSQL server; None for a standby, or without tables or
+    permissions."""
     return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
@@ -71,7 +70,7 @@ def _identity(text: str) -> ServerIdentity:
 
 
 def server_noted(connection: PlainConnection) -> ServerIdentity | None:
-    """Return the server that was last recorded as having every commit."""
+    """Return the server last recorded as having every commit."""
     text = _noted(connection, "server")
     return None if text is None else _identity(text)
 
@@ -79,7 +78,7 @@ def server_noted(connection: PlainConnection) -> ServerIdentity | None:
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
     """Record that this server has every commit.
 
-    once  whether to keep an earlier record of a server, if there is one
+    once  whether to keep an earlier record
     """
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
@@ -90,8 +89,7 @@ def note_server(connection: PlainConnection, *, once: bool = False) -> None:
 
 
 def accept_gap_of_server(connection: PlainConnection) -> None:
-    """Record that a person has accepted the loss of the commits that this PostgreSQL server
-    lacks."""
+    """Record that a person accepted the loss of the commits that this server lacks."""
     if connection.dialect != "sqlite" and (found := server_of(connection.ask)) is not None:
         _note(connection, "gap", str(found))
 
@@ -128,18 +126,17 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Query for when the newest stored delivery was acknowledged. Any lost delivery came later."""
+"""Query for when the newest stored delivery was acknowledged. Any lost one came later."""
 
 
 class Look(NamedTuple):
     """State of a server at one check.
 
-    noted     the server that was last recorded as having every commit
+    noted     server last recorded as having every commit
     waits     whether each commit waits until a standby has written it to disk
-    gap       a gap that a process has found but nobody has accepted
-    accepted  whether a person accepted the loss of the commits that this server lacks
-    newest    identifier of each holder's newest commit, by the holder's id; holders without a row
-              are left out
+    gap       gap that a process found but nobody accepted
+    accepted  whether a person accepted the loss of commits that this server lacks
+    newest    newest commit of each holder with a row, by the holder's id
     """
 
     server: ServerIdentity
@@ -151,8 +148,10 @@ class Look(NamedTuple):
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:
-    """Return the state of this connection's server, with the newest commits of the given holders.
-    Return None on SQLite, or if `server_of` returns None."""
+    """Return the state of this connection's server, with the newest commits of these holders.
+
+    None on SQLite, or if `server_of` returns None.
+    """
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
     newest = connection.ask("SELECT holder, newest FROM holders WHERE holder = ANY(?)", (ids,))
@@ -167,12 +166,10 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the time span in which commits may be missing on this server. Return None if there is
-    no such gap.
+    """Return the time span in which commits may be missing on this server; None if there is none.
 
-    A gap that a process has found, and that nobody has accepted, is returned as it was found. If
-    the server has changed and no process has compared it yet, the returned gap is only a possible
-    one.
+    An unaccepted gap is returned as found. If the server has changed and nobody has compared it,
+    the gap is only a possible one.
     """
     if (seen := look(connection)) is None:
         return None
@@ -197,7 +194,6 @@ def _gap(detail: str, since: int, until: int) -> FoundGap:
 
 
 def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
-    """Return the bounds of the time span from which deliveries may be missing."""
     ((newest,),) = connection.ask(_NEWEST)
     return {"since": min(now, newest or now), "until": now}
 
@@ -226,9 +222,11 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if the server has an unaccepted gap, is on another
-    timeline, or is not the recorded server. Return None otherwise. A server that was started from a
-    base backup, without recovery to a point in time, cannot be distinguished from the original."""
+    """Return a sentence with the next step if the server has an unaccepted gap, another timeline,
+    or is not the recorded one; else None.
+
+    A server from a base backup, without recovery to a point in time, looks like the original.
+    """
     if (seen := look(connection)) is None:
         return None
     if seen.gap is not None:
@@ -247,19 +245,18 @@ class NotCompared(StoreUnavailable):
 
 
 class ServerWatch:
-    """Knowledge that a running process has of its database server.
+    """Knowledge of a running process about its database server.
 
-    server     the server that was checked last
-    servers    the server of each holder's last connection
-    waits      whether commits wait for a standby; None before the first check. It is True only if
-               every check has shown this, and one of our commits has waited
-    looked_at  time of the last check, in monotonic time. After a process was suspended, this time
-               shows that its knowledge may be outdated
+    server     server that was checked last
+    servers    server of each holder's last connection
+    waits      whether commits wait for a standby; None before the first check. True only if every
+               check has shown it, and one of our commits has waited
+    looked_at  monotonic time of the last check, which is old after a process was suspended
     moved      whether connections to another server must still be checked
-    refuses    sentence that says why writes to the server are refused; None if they are allowed
-    follow     function that is called in the transaction that resumes the service after a takeover;
-               None if other processes resume the service
-    on_moved   function that is called when another server must be checked
+    refuses    sentence on why writes are refused; None if they are allowed
+    follow     called in the transaction that resumes the service after a takeover; None if other
+               processes resume it
+    on_moved   called when another server must be checked
     """
 
     def __init__(self) -> None:
@@ -273,8 +270,7 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if the server of a reading connection is a promoted copy that is
-        not checked yet."""
+        """Raise StoreUnavailable if a reading connection's server is an unchecked promoted copy."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -282,8 +278,8 @@ class ServerWatch:
             raise NotCompared(self.refuses or _CHECKED)
 
     async def check(self, connection: AsyncConnection, holder: Holder) -> None:
-        """Check the server of a holder's new connection before the first transaction. Raise
-        StoreUnavailable if commits are, or may be, missing on that server."""
+        """Check the server of a holder's new connection. Raises StoreUnavailable if commits are, or
+        may be, missing there."""
         async with connection.begin():
             seen = await run(connection, look, *(each.id for each in self.servers))
         if seen is None:
@@ -313,10 +309,9 @@ class ServerWatch:
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
         """Return whether a server lacks a holder's newest commit.
 
-        Usually only holders are examined whose last connection was to another server. `holder` is
-        always examined, because two promoted standbys may have the same identity although one of
-        them lacks the commit. The exception is a `holder` whose row is gone, because another holder
-        has taken over from it.
+        Only holders whose last connection was to another server are examined, and always `holder`,
+        because two promoted standbys may have one identity. If another holder took over from
+        `holder`, its row is gone, and it is not examined.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
@@ -351,14 +346,14 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the record of the server until the transaction ends. Return the recorded server and the
-    recorded gap."""
+    """Lock the record of the server until the transaction ends. Return the server and the gap in
+    it."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 
 
 def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
-    """Store a gap and return it. If another gap is already stored, return that gap instead."""
+    """Store a gap and return it, or return the one already stored."""
     _, known = _locked(connection)
     if known is not None:
         return known

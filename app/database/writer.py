@@ -43,7 +43,7 @@ MIB = 1024 * 1024
 
 
 class Space:
-    """The disk space for the database. A database server manages its own disk space."""
+    """Disk space for the database. A database server manages its own."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
         """Watch the file system of a folder.
@@ -57,18 +57,17 @@ class Space:
         """Returns the number of bytes reserved for unread deliveries. They must be free as well."""
 
     def free_bytes(self) -> int | None:
-        """Return the number of bytes that an ordinary user may still write; None if unknown."""
+        """Return how many bytes an ordinary user may still write; None if unknown."""
         if self._folder is None or not self._folder.is_dir():
             return None
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable if too little disk space is free. There must be at least the
-        low-water mark, the reserved bytes and `log_bytes`.
+        """Raise StoreUnavailable unless the low-water mark, the reserved bytes and `log_bytes` are
+        free.
 
-        log_bytes  number of bytes by which the write-ahead log is too long, and by which the
-                   database file will grow
+        log_bytes  bytes by which the log is too long, and the database file will grow
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -87,41 +86,42 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB (48 MB) after which the log is folded. The longer the log, the more often a page
-can change before it is folded."""
+"""Pages of 4 KiB (48 MB) after which the log is folded. In a longer log, more pages change again
+before that."""
 
 ROOM_PAGES: Final = 256
-"""Minimum length of the log in pages (1 MiB) for which emptying it is worth the effort."""
+"""Pages of the log (1 MiB) from which emptying it is worth the effort."""
 
 INSIST_S: Final = 4.0
-"""Seconds between two attempts to fold an overlong log in which readers are waited for. A full disk
-should be usable within five seconds after a reader has released the log."""
+"""Seconds between two attempts to fold an overlong log that wait for readers. A full disk should be
+usable within five seconds after a reader has released it."""
 
 INSIST_MS: Final = 250
 """Milliseconds that such an attempt may wait for readers. Deliveries wait meanwhile."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Kind of checkpoint. PASSIVE waits for no reader. RESTART waits for readers, so that the log
-starts again at its beginning. TRUNCATE also empties the file."""
+"""Kind of a checkpoint.
+
+PASSIVE   waits for no reader
+RESTART   waits for readers, so that the log starts again at its beginning
+TRUNCATE  also empties the file
+"""
 
 INDEX_HEAD: Final = 48
-"""Length in bytes of the part of the log's index that each commit changes (SQLite's
-`walformat.html`, 2.1)."""
+"""Bytes of the log's index that each commit changes (SQLite's `walformat.html`, 2.1)."""
 
 _MX_FRAME = 16
-"""Offset, in the part INDEX_HEAD, of the number of pages."""
+"""Offset of the number of pages, within INDEX_HEAD."""
 
 LOG_HEAD: Final = 32
 FRAME_HEAD: Final = 24
-"""Length in bytes of the header of each page in the log."""
+"""Bytes of the header of each page in the log."""
 
 
 class LogLength:
-    """Reader of the write-ahead log's length. The length is stored in the log's index, which all
-    connections share."""
+    """Reader of the write-ahead log's length, from the index that all connections share."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
-        """Prepare to read the log's index of a database. `fold_pages` replaces FOLD_PAGES."""
         self._path = database.with_name(database.name + "-shm")
         self._file: int | None = None
         self._insist_from = 0.0
@@ -143,8 +143,8 @@ class LogLength:
     def is_cut_off(self, size: Callable[[], int]) -> bool:
         """Return whether the log's file is shorter than its committed pages.
 
-        Emptying the log changes its index first. So the result is False if the index changed while
-        the size was read.
+        Emptying the log changes its index first, so the result is False if the index changed
+        meanwhile.
 
         size  function that returns the size of the log's file
         """
@@ -165,8 +165,8 @@ class LogLength:
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to empty a long log now because the disk is full. Return True at most once
-        within INSIST_S."""
+        """Return whether to empty a long log now because the disk is full, at most once within
+        INSIST_S."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -184,18 +184,17 @@ class LogLength:
 
 
 class Folded(NamedTuple):
-    """Result of a checkpoint. `alone` means that no other connection hindered it. `complete` means
-    that the file contains the whole log, and is synced."""
+    """Result of a checkpoint: `alone` if no other connection hindered it, `complete` if the file
+    has the whole log, synced."""
 
     alone: bool
     complete: bool
 
 
 def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
-    """Fold as much of the log as its readers allow. The connection must not have an open
-    transaction.
+    """Fold as much of the log as its readers allow. No transaction may be open.
 
-    wait_ms  milliseconds to wait for readers, if the mode waits for readers
+    wait_ms  milliseconds to wait for readers, if the mode does
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -214,9 +213,9 @@ REPLACED: Final = "was replaced"
 
 
 class DatabaseFiles:
-    """The database file, its write-ahead log and the log's index, identified by device, inode and
-    size. If the index were missing, another process would create a new one, and both processes
-    would overwrite each other's pages."""
+    """Database file, its write-ahead log and the log's index, by device, inode and size. If the
+    index were missing, another process would create one, and both would overwrite each other's
+    pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
         """Watch a database's files. `lost` says what to do if the database itself is lost."""
@@ -234,8 +233,8 @@ class DatabaseFiles:
         self.loss()
 
     def loss(self) -> str | None:
-        """Return a sentence on which file is gone, was replaced or was truncated, and what to do.
-        Return None if all files are the opened ones and none is shorter than before."""
+        """Return a sentence on which file is gone, replaced or truncated, and what to do; None if
+        none is."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -280,11 +279,11 @@ TURN_S: Final = 5.0
 milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Seconds for which the lock between processes may stay with this process and pass from writer to
-writer. Otherwise each of twenty small writes would wait for a transaction of another process."""
+"""Seconds for which this process may keep the lock between processes, from writer to writer.
+Otherwise each small write would wait for another process."""
 
 WANTED_S: Final = 1.0
-"""Seconds for which another process that waited here is expected to wait again."""
+"""Seconds for which another process that waited here is expected again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -292,7 +291,6 @@ def _ask(connection: PlainConnection, sql: str) -> Rows:
 
 
 def _touch(connection: PlainConnection) -> None:
-    """Increase an unused counter, to check that a real write would succeed."""
     connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
@@ -301,8 +299,7 @@ def _touch(connection: PlainConnection) -> None:
 
 
 class Writer:
-    """The only writer of a database. It runs one transaction at a time, and refuses all
-    transactions after an I/O error."""
+    """The only writer of a database: one transaction at a time, and none after an I/O error."""
 
     def __init__(
         self,
@@ -318,10 +315,10 @@ class Writer:
         """Prepare a writer that is not connected yet.
 
         holder  owner of the writer's transactions on PostgreSQL
-        watch   object that checks the server of each new connection on PostgreSQL
+        watch   checks the server of each new connection on PostgreSQL
         lock    lock between processes on an SQLite file
         log     reader of the length of an SQLite file's log
-        place   an SQLite database's files
+        place   files of an SQLite database
         """
         self._engine = engine
         self.holder = holder
@@ -365,33 +362,30 @@ class Writer:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence that says why nothing may be written any more. Return None if writing
-        is allowed."""
+        """Return a sentence on why nothing may be written any more; None if writing is allowed."""
         return self._poison
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for this transaction. On PostgreSQL, always return
-        False."""
+        """Return whether another process waits for this transaction; always False on PostgreSQL."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
     def was_wanted(self) -> bool:
-        """Return whether another process waited for this process within the last WANTED_S."""
+        """Return whether another process waited for this one within the last WANTED_S."""
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Refuse all further transactions, and call `on_poison` the first time. If a file is lost,
-        give the loss of the file as the reason instead. The loss explains more than the error that
-        it causes."""
+        """Refuse all further transactions, and call `on_poison` the first time. A lost file becomes
+        the reason instead."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block even though this writer was stopped. Use this only if the
-        lost files belong to another writer."""
+        """Allow transactions in the block although this writer was stopped, if the lost files
+        belong to another one."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -401,17 +395,16 @@ class Writer:
     async def read_on(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on the writing connection. This works even after the
-        files were lost, because the connection still has its pages and open files."""
+        """Run a plain, read-only function on the writing connection, which keeps its open files
+        even after they were lost."""
         assert self._connection is not None
         return await run_snapshot(self._connection, function, *args, **words)
 
     @asynccontextmanager
     async def transaction(self, *, noted: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Run the block as a transaction. Commit when the block ends, and roll back if it raises an
-        error.
+        """Run the block as a transaction: commit at its end, and roll back on an error.
 
-        noted  whether to set LAST_COMMIT. A migration must not set it, because that would hide lost
+        noted  whether to set LAST_COMMIT; a migration must not, because that would hide lost
                commits
 
         Raises StorePoisoned or StoreUnavailable for errors of the database.
@@ -422,7 +415,7 @@ class Writer:
                 await run(connection, self.note_commit if noted else self._pass_over)
 
     def note_commit(self, connection: PlainConnection) -> None:
-        """Set LAST_COMMIT in the caller's transaction if the transaction has changed anything."""
+        """Set LAST_COMMIT in the caller's transaction if it has changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -430,8 +423,8 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """Wait for the caller's turn, and yield the connection to this caller alone. The connection
-        has no open transaction yet."""
+        """Wait for the caller's turn, and yield the connection to it alone, without a
+        transaction."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:
@@ -459,22 +452,24 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Raise StorePoisoned, and stop writing for good, if a file is lost. Called before each
-        transaction, and after each commit before the commit is reported."""
+        """Raise StorePoisoned, and stop writing for good, if a file is lost.
+
+        Called before each transaction, and after each commit before it is reported.
+        """
         if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Return a sentence on which file is lost; None if no file is lost."""
+        """Return a sentence on which file is lost; None if none is."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None if no file is lost."""
+        """Return the lost file and what happened to it; None if none is lost."""
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
-        """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, because
+        """Wait for other writers of this process. Raises StoreUnavailable after TURN_S, because
         senders must not wait for a disk that hangs."""
         self._waiting += 1
         try:
@@ -491,7 +486,7 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Until KEEP_S has passed, prefer a writer of this process."""
+        """Let the next writer begin. Until KEEP_S has passed, prefer one of this process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -518,7 +513,9 @@ class Writer:
 
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
-        emptied. A snapshot of another process can prevent that. Raises the errors of `transaction`.
+        emptied, which a snapshot can prevent.
+
+        Raises the errors of `transaction`.
         """
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
@@ -529,7 +526,7 @@ class Writer:
 
     async def fold(self, mode: Mode) -> bool:
         """Fold as much of the log as its readers allow, without waiting. Return whether the file
-        now has the whole log. Raises the errors of `transaction`."""
+        has the whole log. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             return (await self._fold(connection, mode, wait_ms=0)).complete
 
@@ -543,7 +540,10 @@ class Writer:
 
     async def tidy(self, tables: Sequence[str]) -> bool:
         """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
-        Return False if a reader prevented this. Raises the errors of `transaction`."""
+        Return False if a reader prevented this.
+
+        Raises the errors of `transaction`.
+        """
         if self.dialect == "sqlite":
             return await self.checkpoint()
         async with self._alone() as connection:
@@ -551,8 +551,10 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database and its log without the remains of deleted rows. No other
-        process may have the database open. Raises the errors of `transaction`."""
+        """Rewrite an SQLite database and its log without the remains of deleted rows.
+
+        No other process may have it open. Raises the errors of `transaction`.
+        """
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
             await self._fold(connection, "TRUNCATE")
@@ -560,8 +562,8 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """Fold the log after a commit if it is too long. Raise only I/O errors; after any other
-        error the log stays long."""
+        """Fold an overlong log after a commit. Raises only I/O errors; after any other the log
+        stays long."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -573,8 +575,8 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Check the disk space, and empty the log if the disk is full. Raise StoreUnavailable if
-        the disk is still too full."""
+        """Check the disk space, and empty the log if the disk is full. Raises StoreUnavailable if
+        it still is."""
         log = None if self._connection is None else self._log
         try:
             self.space.check(log_bytes=0 if log is None else log.excess_bytes())
@@ -601,8 +603,7 @@ class Writer:
             return await self._run_transaction(connection, whole)
 
     async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
-        """Run one statement as a transaction on PostgreSQL, as explained at
-        `postgresql.run_statement`."""
+        """Run one statement as a transaction on PostgreSQL, as `postgresql.run_statement` does."""
         assert self.holder is not None
         async with self._committing() as connection:
             await postgresql.run_statement(connection, sql, values, holder=self.holder)
@@ -619,7 +620,7 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check the disk space. If the last commit failed, also commit a test write. Raises the
+        """Check the disk space, and commit a test write if the last commit failed. Raises the
         errors of `transaction`."""
         await self.make_room()
         if self.trouble is not None:
@@ -630,8 +631,8 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error into an error of the store. If the error is fatal, stop this
-        writer, even if the error occurred in a reader."""
+        """Translate a driver's error into one of the store. A fatal error stops this writer, even
+        from a reader."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -694,8 +695,7 @@ class Writer:
             await connection.close()
 
     async def _take(self) -> None:
-        """Take the lock between processes, unless this process still holds it after its previous
-        transaction."""
+        """Take the lock between processes, unless this process still holds it."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()

@@ -1,4 +1,4 @@
-"""Metadata, column types and indexes that all tables share. Also the tables of deliveries, events,
+"""Metadata, column types and indexes that all tables share, and the tables of deliveries, events,
 records and folded results."""
 
 from typing import Any, Final
@@ -34,8 +34,7 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def text_column(
     mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
 ) -> Any:
-    """Declare a text column. It is compared and sorted by bytes as on SQLite, regardless of the
-    server's locale.
+    """Declare a text column, compared and sorted by bytes on every server.
 
     default  SQL of the database's default value
     """
@@ -98,9 +97,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """A counter that changes in the same transaction as the rows that it counts. The counter is
-    either the last number of a series without gaps, or the number of orders with a certain outcome
-    or finding."""
+    """Counter that changes in the transaction of the rows that it counts: the last number of a
+    series without gaps, or the orders with an outcome or finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -109,9 +107,9 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """A writing connection to PostgreSQL. `kind` is the work of the connection's process. Each
-    transaction of the connection sets `newest` to a random identifier, and moves `until` to a later
-    time. A holder that takes over increases `epoch`, which stops this connection."""
+    """Writing connection to PostgreSQL. `kind` is its process's work. Each transaction sets
+    `newest` to a random identifier, and moves `until`. A holder that takes over increases `epoch`,
+    which stops this connection."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -125,13 +123,13 @@ class HolderRow(Table, table=True):
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
 """Arguments for tables whose deleted numbers must never be reused, because a reader could mistake a
-new row for a row that it has read."""
+new row for one that it has read."""
 
 
 class InboxRow(Table, table=True):
-    """Deliveries and rejections of one commit that are not read yet: `count` framed records in
-    `size` bytes, the oldest received at `received_at`. `taken_by` is the claim of the reader that
-    is reading the row, or NULL. `tries` counts expired claims."""
+    """Unread deliveries and rejections of one commit: `count` framed records in `size` bytes, the
+    oldest from `received_at`. `taken_by` is its reader's claim, or NULL. `tries` counts expired
+    claims."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
@@ -147,10 +145,9 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """A record of the inbox that is read separately, because readers ended or failed while reading
-    it. `taken_by` is the claim under which the record is being read. `tries` counts the claims that
-    expired or failed. `aside` is 1 if nobody tries to read the record any more: the record is set
-    aside. Then the orders in `orders`, one on a line, are not processed."""
+    """Record of the inbox that is read alone, because readers ended or failed on it. `taken_by` is
+    its reader's claim. `tries` counts expired or failed claims. If `aside` is 1, nobody reads it
+    any more, and the orders in `orders`, one on a line, are held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -164,9 +161,8 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """One complete value in a provider's message that could not be read. The empty value represents
-    a message without any value. The row is deleted when the message has been read, or when a person
-    has decided about it. An erasure keeps values that name a known order."""
+    """One complete value in an unreadable message; empty for a message without any. Deleted when
+    the message has been read or judged. An erasure keeps values that name a known order."""
 
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -180,8 +176,8 @@ class UnreadValueRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """A verified delivery. `body` is NULL if an earlier delivery has the same bytes. After pruning,
-    `body` is NULL and `headers` are empty."""
+    """Verified delivery. `body` is NULL if an earlier delivery has the same bytes. After pruning it
+    is NULL, and `headers` are empty."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -207,8 +203,8 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """The whole body of a request with several events. Each delivery from the request has only the
-    bytes of one event, but the signature may cover the whole body."""
+    """Whole body of a request with several events. Its deliveries have only their event's bytes,
+    but the signature may cover the whole."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -217,8 +213,8 @@ class EnvelopeRow(Table, table=True):
 
 
 class EventRow(Table, table=True):
-    """An event, read from the first delivery that contained it. The row can be rebuilt from the
-    stored bytes."""
+    """Event, read from the first delivery that contained it. Can be rebuilt from the stored
+    bytes."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -306,12 +302,11 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 
 
 class ConfirmationRow(Table, table=True):
-    """An event that has no effect until its provider confirms or denies it, in answer to our
-    question.
+    """Event without effect until its provider confirms or denies it, in answer to our question.
 
-    taken_until  time at which the provider may be asked again if no answer is stored; NULL unless
-                 the provider is being asked now
-    answered_at  time of the provider's last answer that neither confirmed nor denied the event
+    taken_until  when the provider may be asked again without an answer; NULL unless it is being
+                 asked
+    answered_at  last answer that neither confirmed nor denied the event
     """
 
     __tablename__ = "confirmations"
@@ -335,8 +330,8 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """The order to which a reference of a payment or session belongs, from the first event or
-    record that names both."""
+    """Order of a payment's or session's reference, from the first event or record that names
+    both."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -409,9 +404,8 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """The instant at which an order must be folded next. `generation` increases whenever evidence
-    about the order arrives. `backwards` is the order's reference in reverse, without case and
-    punctuation. With it, an order can be found by the end of its reference."""
+    """When an order must be folded next. `generation` increases with new evidence. `backwards` is
+    the reference in reverse, without case and punctuation, to find orders by its end."""
 
     __tablename__ = "order_due"
     __table_args__ = (
@@ -470,9 +464,9 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """An entry in a list of orders with the same outcome or finding. `word` names the list, for
-    example `outcome succeeded` or `finding overpaid`. `seq` is the number of the order's last
-    revision. The table is a cache, rebuilt with the ledgers."""
+    """Entry in a list of orders with one outcome or finding. `word` names the list: `outcome
+    succeeded`, `finding overpaid`. `seq` is the order's last revision. A cache, rebuilt with the
+    ledgers."""
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
@@ -482,8 +476,8 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """Numbers of a source's accepted and refused deliveries in one minute. `minute` is counted from
-    1970. The empty source stands for names that are not configured."""
+    """A source's accepted and refused deliveries in one minute, counted from 1970. The empty source
+    means all unconfigured names."""
 
     __tablename__ = "arrivals"
     __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
@@ -494,11 +488,11 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Number of a source's refused deliveries with one verdict in one hour. `hour` is counted from
-    1970. The numbers are kept when the refused deliveries themselves are deleted.
+    """A source's refused deliveries with one verdict in one hour, counted from 1970. Kept longer
+    than these deliveries.
 
-    `since_accepted` counts refusals since the source's last accepted delivery. `first_at` is the
-    time of the first refusal among these. An empty source means all names that are not configured.
+    `since_accepted` counts refusals since the source's last accepted delivery, and `first_at` is
+    the first of them. The empty source means all unconfigured names.
     """
 
     __tablename__ = "refusals"
@@ -515,7 +509,7 @@ class RefusalsRow(Table, table=True):
 
 
 class RejectionRow(Table, table=True):
-    """A refused delivery. The table is a ring buffer that is limited in rows and bytes."""
+    """Refused delivery, in a ring that is limited in rows and bytes."""
 
     __tablename__ = "rejections"
     __table_args__ = STRICT

@@ -1,8 +1,7 @@
 """The tables of finance: imports and their lines, runs, breaks and closings.
 
-A line is never changed. `since` is the number of the import that brought this version of the line,
-and `until` the number of the import that brought the next version. Lines of an import are visible
-only after the import is published.
+A line is never changed. `since` is the import that brought this version of the line, and `until`
+the import that brought the next. Lines are visible once their import is published.
 """
 
 from sqlalchemy import Index
@@ -20,8 +19,8 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """An order's ledger as reconciliation needs it. The keys are those by which order books and
-    statements are matched. A cache, explained in `finance/reconcile_rows.py`."""
+    """An order's ledger as reconciliation needs it, by the keys that match order books and
+    statements. A cache, explained in `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
     __table_args__ = (
@@ -58,8 +57,8 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """A reconciliation with its period, rules and result. `lived` is 1 if the run opened and closed
-    breaks. A run does so only if it is for the present and uses the rules that apply."""
+    """Reconciliation with its period, rules and result. `lived` is 1 if it opened and closed
+    breaks, as only a run for the present by the valid rules does."""
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -80,7 +79,7 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """A difference, whose id stays the same from run to run. Append-only."""
+    """Difference whose id is equal from run to run. Append-only."""
 
     __tablename__ = "breaks"
     __table_args__ = (
@@ -97,8 +96,8 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """A version of a break: its money, age and evidence. Runs that find the same money, age and
-    evidence share one version."""
+    """Version of a break: its money, age and evidence. Runs that find equal ones share a
+    version."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -112,7 +111,7 @@ class BreakVersionRow(Table, table=True):
 
 
 class BreakSeenRow(Table, table=True):
-    """A break that a run found, with the version that the run found."""
+    """Break and version that a run found."""
 
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
@@ -122,8 +121,7 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """A change that a run made to a break. `turn` says whether the run opened, changed, closed or
-    reopened the break."""
+    """Change that a run made to a break: `turn` is opened, changed, closed or reopened."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
@@ -135,8 +133,8 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """A person's act on a break. Depending on the act, `value` is a person's name, the name of an
-    action, or a line of a file. Append-only."""
+    """Person's act on a break. `value` is a person's name, an action or a line, depending on the
+    act. Append-only."""
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -153,8 +151,8 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """A closed month as canonical JSON, and its SHA-256. If the month is reopened and closed again,
-    a new version is added. Append-only."""
+    """Closed month as canonical JSON, and its SHA-256. Closing a reopened month adds a version.
+    Append-only."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
@@ -169,8 +167,8 @@ class ClosingRow(Table, table=True):
 
 
 class ReopeningRow(Table, table=True):
-    """The reopening of a closed month as canonical JSON, and its SHA-256. `version` is the version
-    of the reopened closing. Append-only."""
+    """Reopening of a closed month as canonical JSON, and its SHA-256. `version` is the reopened
+    closing's. Append-only."""
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT
@@ -183,8 +181,7 @@ class ReopeningRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """A part of the report or journal that a closing stored in one format. `content` is deflated
-    (zlib)."""
+    """Part of a closing's report or journal in one format. `content` is deflated (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
@@ -202,9 +199,9 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """An import of a file. `published_at` is NULL while the import runs, or if it was killed; a
-    growing `written` shows that it is running. `withdraws` is an earlier import that this import
-    withdraws, and `reason` says why."""
+    """Import of a file. `published_at` is NULL while it runs, or if it was killed; a growing
+    `written` shows that it runs. `withdraws` is an earlier import that it withdraws, and `reason`
+    says why."""
 
     __tablename__ = "imports"
     __table_args__ = (
@@ -235,10 +232,9 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """A time span that the files of a source, bank account or order book cover. If `withdraws` is
-    set, the row withdraws an earlier declaration. For a bank file, the row also has the format, and
-    the first and last day that the file covers or has bookings for. Append-only;
-    `finance/coverage_store.py` explains the table."""
+    """Time span that the files of a source, bank account or order book cover. With `withdraws`, it
+    withdraws an earlier declaration. A bank file's row has the format, and the first and last day
+    covered or booked. Append-only; see `finance/coverage_store.py`."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -261,9 +257,8 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Opening and closing balance of one statement in a bank file, each with the day that the bank
-    states. `difference` is the part of the change in balance that the entries do not explain. If
-    `difference` is not zero, two people accepted it, and `proposal` is the id of their proposal.
+    """Opening and closing balance of one statement in a bank file, with the bank's days.
+    `difference` is not explained by the entries; two people accepted it by `proposal`.
     Append-only."""
 
     __tablename__ = "bank_balances"
@@ -281,7 +276,7 @@ class BankBalancesRow(Table, table=True):
 
 
 class MappingRow(Table, table=True):
-    """A mapping of a file's columns that a person saved under a name, as TOML."""
+    """Mapping of a file's columns that a person saved under a name, as TOML."""
 
     __tablename__ = "mappings"
     __table_args__ = CLUSTERED
@@ -293,7 +288,7 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """A file in the watched import folder that needs a person. Deleted with the file."""
+    """File in the watched import folder that needs a person. Deleted with the file."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED
@@ -317,9 +312,9 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """A version of a line in an order book. The row belongs to one reference in the line; `kind` is
-    the kind of that reference, and `match_key` its normalized text. `refunded` is the refunded part
-    of `minor`; NULL if the book does not state it. After an erasure `phone` is empty, not NULL."""
+    """Version of a line in an order book, for one reference in it: `kind` is its kind, `match_key`
+    its normalized text. `refunded` is the refunded part of `minor`; NULL if not stated. After an
+    erasure `phone` is empty, not NULL."""
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -356,8 +351,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """A version of a line of a bank account. `subject` is the digest of the line. `ordinal` is the
-    line's number among identical lines. In texts, dots replace erased phone numbers."""
+    """Version of a line of a bank account. `subject` is the line's digest, and `ordinal` numbers
+    identical lines. In texts, dots replace erased phone numbers."""
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -381,12 +376,10 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """A run of a schedule entry, or a run that a person requested (`asked`). During a run, `until`
-    is the end of the lease. After a failure, `until` is the time of the next try. `delivered`
-    lists, as JSON, where the result was sent.
+    """Run of a schedule entry, or one that a person requested (`asked`). `until` is the end of its
+    lease, or after a failure the next try. `delivered` lists, as JSON, where the result was sent.
 
-    A row in the state `seen` is no run: its `due_at` is the instant since which we watch the
-    schedule entry.
+    A row in the state `seen` is no run: since its `due_at` the entry is watched.
     """
 
     __tablename__ = "scheduled_runs"
@@ -408,9 +401,8 @@ class ScheduledRunRow(Table, table=True):
 
 
 class StatementLineRow(Table, table=True):
-    """A version of a line of a settlement statement. `subject` is the payment to which the line
-    belongs, or the order or payout if the line names no payment. `ordinal` numbers the movements of
-    the same kind for the same subject."""
+    """Version of a line of a settlement statement. `subject` is its payment, else its order or
+    payout. `ordinal` numbers movements of one kind for one subject."""
 
     __tablename__ = "statement_lines"
     __table_args__ = (

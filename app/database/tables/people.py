@@ -17,7 +17,7 @@ from app.database.tables.core import (
 
 
 class LogLeafRow(Table, table=True):
-    """An entry of the log. Append-only; numbers begin at 0 and have no gaps."""
+    """Entry of the log. Append-only; numbers begin at 0 and have no gaps."""
 
     __tablename__ = "log_leaves"
     __table_args__ = (UniqueConstraint("subject"), STRICT)
@@ -39,7 +39,7 @@ class LogNodeRow(Table, table=True):
 
 
 class LogCheckpointRow(Table, table=True):
-    """The head of the log at one size, with its signed note. Append-only."""
+    """Head of the log at one size, with its signed note. Append-only."""
 
     __tablename__ = "log_checkpoints"
     __table_args__ = STRICT
@@ -50,8 +50,8 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """A public key that has signed checkpoints since `since`, in hex. `endorsement` is the previous
-    key's signature over this key, in hex; NULL if the previous key was lost. Append-only."""
+    """Public key that has signed checkpoints since `since`, in hex. `endorsement` is the previous
+    key's signature over it, in hex; NULL if that key was lost. Append-only."""
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -62,8 +62,8 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """A publication of a checkpoint. `way` is the name of a channel, or the verifier key of a
-    witness that cosigned the checkpoint. For a witness, `line` is the cosignature. Append-only."""
+    """Publication of a checkpoint. `way` is a channel, or the verifier key of a witness, whose
+    cosignature is `line`. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -75,9 +75,8 @@ class LogDepartureRow(Table, table=True):
 
 
 class LogWitnessRow(Table, table=True):
-    """A witness by its verifier key, with the largest checkpoint that the witness cosigned and the
-    time of the next request. `since` and `problem` say when and why the witness stopped cosigning;
-    both are NULL while it cosigns."""
+    """Witness by its verifier key, with the largest cosigned checkpoint and the time of the next
+    request. `since` and `problem` say when and why it stopped; NULL while it cosigns."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -91,8 +90,7 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Ids of rows that have no leaf yet. One transaction wrote these rows, and all of them are of
-    one kind."""
+    """Rows of one kind and one transaction that have no leaf yet, by their ids."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED
@@ -103,9 +101,9 @@ class UnsealedRow(Table, table=True):
 
 
 class OrderKeyRow(Table, table=True):
-    """The pseudonym of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key`
-    under `key`. `leaves` is the number of the order's leaves, and `last` the number of the newest
-    leaf. An erasure sets order and key to NULL."""
+    """Pseudonym of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key` under
+    `key`. `leaves` counts its leaves, and `last` is the newest. An erasure sets order and key to
+    NULL."""
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -123,8 +121,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """The tree of all orders in the first `size` leaves of the log. A leaf of the log holds the
-    tree's root. Append-only."""
+    """Tree of all orders in the first `size` leaves of the log, which holds its root.
+    Append-only."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -136,8 +134,8 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """The number of an order's leaves among the log's first `size` leaves, and the number of the
-    newest leaf. Stored only if these changed since the previous tree. Append-only."""
+    """Number of an order's leaves among the log's first `size` leaves, and the newest of them.
+    Stored only if changed since the previous tree. Append-only."""
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -148,9 +146,9 @@ class OrderStateRow(Table, table=True):
 
 
 class OrderNodeRow(Table, table=True):
-    """A node of the tree of all orders: a hash of the orders whose commitments begin with the first
-    `level` bits of `place`. The hash covers the first `size` leaves of the log. A row is stored
-    only if the hash has changed since the previous tree. Append-only."""
+    """Node of the tree of all orders in the first `size` leaves: a hash of the orders whose
+    commitments begin with the first `level` bits of `place`. Stored only if changed since the
+    previous tree. Append-only."""
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED
@@ -161,8 +159,8 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """A session request that got no answer. `request` has the bytes that will be sent again with
-    the same idempotency key."""
+    """Session request without an answer. `request` has the bytes to send again with its idempotency
+    key."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -178,8 +176,8 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """The shop's notification of one revision. `due_at` is NULL if the notification was delivered
-    or given up. `delivered_at` is NULL if it was not delivered."""
+    """Notification of one revision to the shop. `due_at` is NULL once delivered or given up,
+    `delivered_at` unless delivered."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -200,9 +198,8 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """An address that currently accepts no notifications. `destination` is a digest of the address,
-    because the address may contain a credential. If `only_seq` is set, only the notification with
-    that number failed, and other notifications are still sent to the address."""
+    """Address that accepts no notifications at present. `destination` is its digest, because it may
+    contain a credential. If only the notification `only_seq` failed, others are still sent."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -215,9 +212,8 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """The keyed digest of a customer's phone number, email address, name or card, or of another
-    id of the customer's payment. Each row links the digest to one order or delivery of the
-    customer."""
+    """Keyed digest of a customer's phone number, email address, name or card, or of a payment's
+    other id, linked to one order or delivery."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -231,7 +227,7 @@ class PhoneRow(Table, table=True):
 
 
 class ErasureRow(Table, table=True):
-    """A line of the erasure journal that was carried out on this database. Append-only."""
+    """Line of the erasure journal that was carried out on this database. Append-only."""
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
@@ -241,9 +237,8 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """A line of the erasure journal, by its number, that is not carried out on this database yet.
-    `since` is the beginning of the wait, and `why` the code of its reason; `why` is empty while the
-    erasure runs."""
+    """Line of the erasure journal, by its number, that is not carried out yet. `since` is the
+    beginning of the wait, and `why` the reason's code; empty while the erasure runs."""
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
@@ -253,10 +248,9 @@ class PendingErasureRow(Table, table=True):
 
 
 class RestrictionRow(Table, table=True):
-    """An order, delivery, file or bank line whose data an erasure may not delete yet. `why` is the
-    code of the reason. `until` is the end of the restriction; NULL if the end is unknown. At
-    `look_at` we check again whether the restriction still applies. `erasure` is the instant of the
-    last erasure that set the restriction."""
+    """Order, delivery, file or bank line whose data an erasure may not delete yet. `why` is the
+    reason's code. `until` is the end; NULL if unknown. At `look_at` the reason is checked again.
+    `erasure` is the last erasure that set the restriction."""
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
@@ -270,8 +264,8 @@ class RestrictionRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """A token of a program or of an `operator`, for commands and the API. Only the token's SHA-256
-    is stored. `scopes` are separated by blanks. The token expires at `until`."""
+    """Token of a program or of an `operator`, for commands and the API, by its SHA-256. `scopes`
+    are separated by blanks. It expires at `until`."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -285,7 +279,7 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """A statement on an item of the checklist, by a person or an automatic check. Append-only."""
+    """Statement on an item of the checklist, by a person or a check. Append-only."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
@@ -298,8 +292,8 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """A time span in which evidence may have been lost. A person has accepted this loss.
-    `deliveries` is NULL if the number of lost deliveries is unknown. Append-only."""
+    """Time span in which evidence may be lost, as a person accepted. `deliveries` is NULL if the
+    number is unknown. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
@@ -315,8 +309,8 @@ class GapRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """A person with a role, which decides what the person may change or unmask. `company` is the
-    issuer and subject of the company account with which the person signs in, or NULL."""
+    """Person with a role, which decides what they may change or unmask. `company` is the issuer and
+    subject of their company account, or NULL."""
 
     __tablename__ = "operators"
     __table_args__ = (UniqueConstraint("company"), CLUSTERED)
@@ -328,8 +322,8 @@ class OperatorRow(Table, table=True):
 
 
 class CredentialRow(Table, table=True):
-    """An operator's credentials: the Argon2id hash of a password, and the shared secret of one-time
-    codes in Base32. `totp_step` is the last time step whose code was used."""
+    """An operator's credentials: the Argon2id hash of a password, and the secret of one-time codes
+    in Base32. `totp_step` is the last used time step."""
 
     __tablename__ = "credentials"
     __table_args__ = CLUSTERED
@@ -342,7 +336,7 @@ class CredentialRow(Table, table=True):
 
 class PasskeyRow(Table, table=True):
     """An operator's passkey, by its credential id in base64url, with the public key as COSE, the
-    counter of the last signature, and the operator's own name for the passkey."""
+    counter of the last signature, and the operator's name for it."""
 
     __tablename__ = "passkeys"
     __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
@@ -356,8 +350,8 @@ class PasskeyRow(Table, table=True):
 
 
 class InvitationRow(Table, table=True):
-    """A single-use link, stored by its SHA-256. With `invite` a person sets their password; with
-    `enter` a person begins a session. `totp` is the secret shown to the person."""
+    """Single-use link, stored by its SHA-256. With `invite` a person sets their password; with
+    `enter` they begin a session. `totp` is the secret shown to them."""
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
@@ -371,8 +365,8 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """A console session, stored by the SHA-256 of its cookie. `way` is how the session began.
-    `proved_at` is when the person last proved their identity."""
+    """Console session, stored by the SHA-256 of its cookie. `way` is how it began. `proved_at` is
+    when the person last proved their identity."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -387,7 +381,7 @@ class SessionRow(Table, table=True):
 
 
 class UsedFormRow(Table, table=True):
-    """A console form that was submitted. A second submission of the form does nothing."""
+    """Console form that was submitted. Submitting it again does nothing."""
 
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
@@ -396,9 +390,8 @@ class UsedFormRow(Table, table=True):
 
 
 class ProposalRow(Table, table=True):
-    """An act that an operator proposed and that needs a second person. `given` is a JSON object
-    with the act's parameters. `state` describes the act's subject at the time of the proposal. The
-    proposal expires at `until`. Append-only."""
+    """Act that an operator proposed and that needs a second person. `given` has its parameters as
+    JSON. `state` describes its subject at that time. It expires at `until`. Append-only."""
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
@@ -416,7 +409,7 @@ class ProposalRow(Table, table=True):
 
 
 class ProposalDecisionRow(Table, table=True):
-    """The end of a proposal: approved, rejected or withdrawn. Append-only."""
+    """End of a proposal: approved, rejected or withdrawn. Append-only."""
 
     __tablename__ = "proposal_decisions"
     __table_args__ = CLUSTERED
@@ -442,7 +435,7 @@ class BookmarkRow(Table, table=True):
 
 
 class AlarmOwnerRow(Table, table=True):
-    """The operator who works on an alarm, and the state of that work. Deleted with the alarm."""
+    """Operator who works on an alarm, and the state of that work. Deleted with the alarm."""
 
     __tablename__ = "alarm_owners"
     __table_args__ = CLUSTERED
@@ -454,8 +447,7 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """The message about an alarm on one channel. The row is deleted after the channel was told that
-    the alarm is over."""
+    """Message about an alarm on one channel. Deleted once the channel was told of its end."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
@@ -472,8 +464,8 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """An operator's choice of notices. `position` is the number of the last audit entry that was
-    sent to the operator. `due_at` is the time of the next check for new entries."""
+    """An operator's choice of notices. `position` is the last audit entry sent to them. `due_at` is
+    the next check for new ones."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
@@ -487,7 +479,7 @@ class NoticeChoiceRow(Table, table=True):
 
 
 class AuditRow(Table, table=True):
-    """An act of a person, with its subject and reason. Append-only; numbers have no gaps."""
+    """Act of a person, with its subject and reason. Append-only; numbers have no gaps."""
 
     __tablename__ = "audit"
     __table_args__ = (
@@ -509,10 +501,9 @@ class AuditRow(Table, table=True):
 
 
 class AttachmentRow(Table, table=True):
-    """A file attached to an order or a break. `order_key` is the order; "" for a break without an
-    order. `deed` is the audit entry that seals the file. `details` holds the file's personal data
-    as JSON until it is erased. `gone_at` is when the file was detached or erased. Only `details`
-    and `gone_at` change."""
+    """File attached to an order or a break. `order_key` is "" for a break without an order. `deed`
+    is the audit entry that seals the file. `details` holds personal data as JSON until erased.
+    `gone_at` is when the file was detached or erased. Only `details` and `gone_at` change."""
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -539,7 +530,7 @@ class AttachmentRow(Table, table=True):
 
 
 class AttachmentFileRow(Table, table=True):
-    """The bytes of attached files, by digest. Deleted with the last attachment that uses them."""
+    """Bytes of attached files, by digest. Deleted with the last attachment that uses them."""
 
     __tablename__ = "attachment_files"
     __table_args__ = STRICT
