@@ -1,7 +1,7 @@
 """Ask the payment service about one payment, and record the answer.
 
 The shop's own calls and the background task share this code. The caller has claimed the payment's
-row in `app.orders.pending_session_store`. This module releases the row, even after an error.
+row in `app.orders.pending_session_store`, which is released here, even after an error.
 """
 
 import asyncio
@@ -25,29 +25,27 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of an answer when no request was sent because the service may have forgotten the key."""
+"""Code of an answer without a request, because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which a row stays claimed after the longest call, for the commit that follows."""
+"""Time for which a row stays claimed after the longest call, for the commit."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two tries for one payment. The first is FIRST_PAUSE; it doubles each
-time."""
+"""Longest pause between two tries for one payment, which doubles from FIRST_PAUSE."""
 
 TELL_AFTER: Final = 3
-"""Number of unclear answers after which the finding `session_unknown` is reported."""
+"""Unclear answers after which the finding `session_unknown` is reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may claim a row. If the process dies, the row stays claimed for this
-    time."""
+    """Return how long a call may claim a row, even if the process dies."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible time until which a row is claimed or postponed. A later time was
-    written by a fast clock. The clocks of several machines may differ by a quarter of an hour."""
+    """Return the latest plausible end of a claim or pause. A later one was written by a fast
+    clock."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -57,10 +55,10 @@ async def claim(
     payment: CheckoutPayment,
     row: PendingSession | None = None,
 ) -> PendingSession | None:
-    """Claim the payment's row, and return it with the bytes to send. Return None if another process
-    has claimed the row, or if the payment's answer is already recorded.
+    """Claim the payment's row, and return it with the bytes to send. None if another process has
+    it, or the answer is recorded.
 
-    row  row that is inserted before the claim if the payment has no row yet
+    row  row to insert before the claim if the payment has none
     """
     now, key = context.clock.now(), payment.key
 
@@ -91,7 +89,7 @@ async def ask_and_record(
 ) -> tuple[CheckoutPayment, Answered]:
     """Send the stored request and record the answer. Return the updated payment and the answer.
 
-    again  whether an earlier claimant of the row may have sent the request too
+    again  whether an earlier claimant may have sent the request, too
 
     Raises CheckoutDeniedError for an answer that says nothing about the order.
     """
@@ -122,7 +120,7 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """Record that the key has expired, and notify people. The key is not sent again."""
+    """Record that the key has expired, and notify people."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
@@ -143,7 +141,7 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer unless it is already recorded. Return the updated payment.
+    """Record an answer, unless that happened already. Return the updated payment.
 
     row  the request to repeat later; None if it must not be repeated
     """
@@ -187,22 +185,22 @@ def _postpone(
 
 
 def pause_after(tries: int) -> Duration:
-    """Return the pause before the next try, from the number of tries so far."""
+    """Return the pause before the next try."""
     return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
 AT_ONCE: Final = 4
-"""Number of payments asked about at a time. Customers need the remaining connections."""
+"""Payments asked about at a time. Customers need the other connections."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between searches while the service refuses our token. Each then sends one request."""
+"""Seconds between searches while the service refuses our token; each then sends one request."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Send at most AT_ONCE due requests that no process has claimed. Return their number."""
+    """Send at most AT_ONCE due, unclaimed requests. Return their number."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(
@@ -255,16 +253,14 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
 
 
 def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
-    """Build the task that regularly repeats requests without a clear answer when they are due."""
+    """Build the task that repeats requests without a clear answer when they are due."""
 
     async def release_held() -> None:
-        """Release rows that this process had claimed before it was restarted.
+        """Release rows that this process had claimed before a restart.
 
-        With a shared database no row is released, because other processes may have claimed it.
-
-        If the disk is full at the start, this task runs later. It may then also release a row that
-        a new call of this process has claimed. That does no harm, because `_ask_again` waits until
-        the call has finished.
+        A shared database is left alone, because other processes may have claimed rows. On a full
+        disk this runs later, and may release a new call's row. That is harmless, because
+        `_ask_again` waits for the call.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

@@ -32,14 +32,14 @@ from app.providers.configured import profile_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call, while a customer waits. A later call may use the same key again.
+    """Limits of one call, while a customer waits. A later call may use the key again.
 
-    tries     maximum number of requests: enough for two failures and a lost answer
-    try_s     seconds for one request and its whole answer. A slow service needs three seconds
-    total_s   seconds for the whole call with its pauses. Customers do not wait longer for a page
-    first_s   pause before the second request; each later pause is twice as long
-    most_s    longest pause, unless the service asks for a longer one
-    jitter_s  maximum random addition to each pause, so that clients do not all retry at once
+    tries     most requests: enough for two failures and a lost answer
+    try_s     seconds for one request and its whole answer; a slow service needs three
+    total_s   seconds for the whole call with its pauses; customers wait no longer
+    first_s   pause before the second request; each later one is twice as long
+    most_s    longest pause, unless the service asks for more
+    jitter_s  most random addition to each pause, so that clients do not retry together
     """
 
     tries: int = 5
@@ -61,7 +61,6 @@ def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettin
 
 
 def _share(key: str, number: int) -> float:
-    """Return a number in [0, 1) that is evenly distributed over all keys."""
     digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -69,11 +68,11 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Maximum number of calls at a time in a process. Each takes a few kilobytes for a minute."""
+"""Most calls at a time in a process. Each takes a few kilobytes for a minute."""
 
 
 class Flight(Generic[T]):
-    """The running call for an order, and the callers that wait for it."""
+    """Running call for an order, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -81,8 +80,7 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer that an earlier caller got, if that caller made an equal request.
-        Return None otherwise."""
+        """Return the answer to an earlier caller's equal request; else None."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
@@ -92,8 +90,8 @@ class Flight(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """Queue that runs one call at a time for each order. Callers that waited with an equal request
-    get the same answer. An order without callers takes no memory."""
+    """Queue of one call at a time for each order. Waiting callers with an equal request share its
+    answer."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -105,9 +103,8 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait until no other caller works on the order, and then run the block. Other callers for
-        the same order wait until the block ends. Raise CheckoutBusyError if too many callers wait.
-        """
+        """Wait until no other caller works on the order, and run the block. Raises
+        CheckoutBusyError if too many wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened right now; try again in a minute."
@@ -126,20 +123,20 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Maximum seconds for which the service can forbid requests. It may have sent a wrong date."""
+"""Most seconds for which the service can forbid requests, because it may have sent a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes of answers whose Retry-After applies to all requests. After a 409 it applies to one key."""
+"""Codes of answers whose Retry-After covers all requests. After a 409 it covers one key."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds after which a refused token is tried again. Until then this process is not ready, so it
-gets no requests. The background task for unknown sessions tries more often."""
+"""Seconds after which a refused token is tried again. Until then this process is not ready. The
+task for unknown sessions tries more often."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """HTTP statuses by which the service refuses only our token."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Function that waits for a number of seconds: anyio.sleep, or its replacement in tests."""
+"""Function that waits for a number of seconds: anyio.sleep, or a test's replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +167,12 @@ class ClientSettings:
 
 
 class CheckoutClient:
-    """HTTP client of the payment service. A process has one, used as `async with
-    CheckoutClient(settings) as client`. `transport` replaces the network, and `sleep` waits between
-    requests. Code that opens checkouts uses `flights`, so that calls for one order wait for each
-    other."""
+    """HTTP client of the payment service, one for each process, used as `async with
+    CheckoutClient(settings) as client`.
+
+    `transport` replaces the network, and `sleep` waits between requests. `flights` makes calls for
+    one order wait for each other.
+    """
 
     def __init__(
         self,
@@ -211,9 +210,8 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status with which the service refused our token. Return None if the
-        service has accepted the token since, or if the last refusal is older than
-        DENIAL_LASTS_S."""
+        """Return the HTTP status that refused our token within DENIAL_LASTS_S; None if there is
+        none, or a later acceptance."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
@@ -223,12 +221,11 @@ class CheckoutClient:
         return Mask(phone=phone, token=self.settings.token)
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
-        """Send requests for the order's session until the answer is clear. The result is never a
-        ComeAgain.
+        """Send requests for the order's session until the answer is clear, never a ComeAgain.
 
         again  whether an earlier request may have been sent with this key
 
-        Faults of the network or the service raise no error; the result is then AnswerUnclear.
+        Faults of the network or the service give AnswerUnclear.
         """
         verdict = await self._until_clear(order, body, key, lost=again)
         if isinstance(verdict, requests.Denied) and verdict.status in TOKEN_DENIED:
@@ -271,8 +268,7 @@ class CheckoutClient:
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """Return the seconds until requests are allowed again. Return 0 unless the service has
-        asked for a pause."""
+        """Return the seconds until the service allows requests again; 0 if it does."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 
@@ -295,7 +291,7 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the settings for the payment service. Raise ConfigurationError if any are missing."""
+    """Return the settings for the payment service. Raises ConfigurationError if any are missing."""
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(

@@ -3,8 +3,8 @@
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
     (4) ask the service, again with the same key  (5) record the answer  (6) return the result
 
-The steps are numbered in the code. If a call ends early, the next call for the order finds the
-committed key and continues with it.
+The steps are numbered in the code. If a call ends early, the next call for the order continues with
+the committed key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Code of a result when another process was still asking the service at the end of our wait."""
+"""Code of a result if another process was still asking at the end of our wait."""
 
 LOOK_S: Final = 0.1
 """Seconds between two checks for another process's answer."""
@@ -52,11 +52,11 @@ async def open_checkout(
     new_payment: bool = False,
     author: str = OWNER,
 ) -> CheckoutResult:
-    """Open a session for the order, or return the session that the order already has.
+    """Open a session for the order, or return the one that it has.
 
-    author       who requests the session, for the record of the request
+    author       who requests the session, for the record
     new_payment  whether the customer tries again after an earlier payment has ended. The new
-                 payment gets a new key; a repeated call finds the new payment
+                 payment gets a new key; a repeated call finds it
 
     Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError or OrderCanceledError if
     nothing was sent, and UnreachableError if the service refuses our credentials or the store
@@ -150,11 +150,11 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of the earlier payment if it has ended, so that a new payment may begin.
+        """Return the key of the earlier payment if it has ended, so that a new one may begin.
 
-        Raise PaymentNotOverError while the earlier payment can still bring money. Return None if
-        the given payment is already the new one, or if the order is or may be paid or is canceled;
-        later steps report those cases.
+        Raises PaymentNotOverError while the earlier payment can still bring money. None if the
+        given payment is the new one, or the order is or may be paid or is canceled; later steps
+        report these.
         """
         if payment is None:
             return None
@@ -173,13 +173,11 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result for an order that is, or may be, paid in another way. Return None for
-        other orders.
+        """Return the result for an order that is, or may be, paid otherwise; None for others.
 
-        An order that may be paid must not be paid again. This also holds if we started no payment
-        of the order, or if the service's answer to our payment is unknown.
-
-        Raises OrderCanceledError for an unpaid order that the shop has canceled.
+        An order that may be paid must not be paid again, even without a payment of ours, or with an
+        unknown answer to it. Raises OrderCanceledError for an unpaid order that the shop has
+        canceled.
         """
         order = self._request.order
         try:
@@ -204,8 +202,8 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent and return the order's payment. If another process has committed the
-        same intent first, return the payment from that process."""
+        """Commit the intent and return the order's payment, or another process's if it was
+        first."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -228,7 +226,7 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent and return the row to send. Return None if the order has a payment."""
+        """Write the intent and return the row to send; None if the order has a payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -263,8 +261,8 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row, and return it with the bytes to send. Return None if another
-        process has claimed the row."""
+        """Claim the payment's row, and return it with the bytes to send; None if another process
+        has it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -336,8 +334,8 @@ class CheckoutResult:
                   background task asks again · unresolved: the amount paid is in doubt, and nobody
                   may be sent to pay before that is settled
     checkout_url  where the customer pays, if the service gave a URL
-    key           the idempotency key, for questions to the service; None if the order was paid and
-                  we had started no payment of it
+    key           the idempotency key, for questions to the service; None if the order was paid
+                  without us
     sentence      the state as a sentence for people
     again_s       seconds after which a repeated call can say more, if the service wants no requests
                   before then
@@ -356,9 +354,8 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result of a checkout from the service's answer. Return None if the stored records
-    are more recent or more certain than the answer. The caller must then build the result from the
-    records."""
+    """Build the result from the service's answer; None if stored records are more recent or more
+    certain, and must be used instead."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -390,7 +387,9 @@ def opened_result(
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
     """Update the result from the order's ledger: the order may be paid, or the session expired.
-    Raise OrderCanceledError if the shop has canceled the order and no money has come."""
+
+    Raises OrderCanceledError if the shop has canceled the order and no money has come.
+    """
     opened = found.session if found.created else None
     paid = payments.paid_sentence(ledger, opened=opened)
     if paid is not None:
@@ -420,8 +419,8 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return the latest deadline of a pending order's attempts. Return None if the order is not
-    pending or an attempt has no deadline."""
+    """Return the latest deadline of a pending order's attempts; None if it is not pending, or one
+    has none."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None
@@ -429,7 +428,7 @@ def last_deadline(ledger: Ledger) -> Instant | None:
 
 
 def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOverError:
-    """Build the error for a new payment while the earlier payment can still bring money."""
+    """Build the error for a new payment while the earlier one can still bring money."""
     when = "once its outcome is failed, canceled, expired or timed_out"
     if ask_again_at is not None:
         when = f"at {format_instant(ask_again_at)}, or {when}"

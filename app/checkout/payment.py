@@ -1,6 +1,6 @@
 """An order's payment as its records state it, and the records for the service's answers.
 
-Leaves out: reading and writing records, which is done by the caller.
+Leaves out: reading and writing records.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """The records that share one idempotency key. All requests of the payment use this key."""
+    """Records that share one idempotency key, which all requests of the payment use."""
 
     key: str
     requested: Record
@@ -53,9 +53,10 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment with this key; None if it was never requested. If there are several
-    records of one kind, use the first. Use the last of several records of the kind
-    `session_unknown`."""
+    """Return the payment with this key; None if it was never requested.
+
+    The first record of each kind counts, but the last of the kind `session_unknown`.
+    """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
     unknown = [r for r in known if r.key == key and r.kind == "session_unknown"]
@@ -76,9 +77,9 @@ def check_same(
 ) -> None:
     """Raise CheckoutConflictError unless `request` repeats the request of this payment.
 
-    If the service has opened or refused the session, only the money and the source must agree,
-    because no more requests are sent. Otherwise everything must agree, because a key may only be
-    sent with the body for which it was created.
+    Once the service has opened or refused the session, only money and source must agree, because
+    nothing more is sent. Otherwise everything must, because a key may only be sent with its own
+    body.
     """
     before = payment.requested.money
     if before != request.money:
@@ -95,8 +96,8 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment in
-    the session would then be too small or too large, and would leave the order unresolved."""
+    """Raise CheckoutConflictError if the shop has stated another price for the order, which a
+    payment would leave unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -116,8 +117,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError if the body that was sent has another phone number. The digest
-    cannot show this reliably, because it contains only a short checksum of the number."""
+    """Raise CheckoutConflictError if the sent body has another phone number. The digest has only a
+    short checksum of it."""
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -153,11 +154,10 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence which says that the order is paid, and which names the event that proves
-    the payment. Return None if the order is not paid, or if it is not yet known whether the order
-    is paid.
+    """Return a sentence that the order is paid, with the event that proves it; None if it is not,
+    or not known to be.
 
-    opened  id of the session that this call has opened; None if this call opened no session
+    opened  session that this call has opened; None if it opened none
     """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
@@ -169,10 +169,10 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that says that the amount paid for the order is in doubt. Return None if
-    the amount is certain. A payment that is plainly too small (`amount_differs`) counts as certain.
+    """Return a sentence that the amount paid is in doubt; None if it is certain, or plainly too
+    small (`amount_differs`).
 
-    opened  id of the session that this call has opened; None if this call opened no session
+    opened  session that this call has opened; None if it opened none
     """
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
@@ -188,10 +188,10 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError if the shop has canceled the order, because money for the order
-    would have to be returned.
+    """Raise OrderCanceledError if the shop has canceled the order, because money for it would have
+    to be returned.
 
-    opened  id of the session that this call has opened; None if this call opened no session
+    opened  session that this call has opened; None if it opened none
     """
     did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled
@@ -218,8 +218,8 @@ def intent(
 
     author  who requested the session
 
-    The record's id derives from the order and the number of its payments. If two processes both
-    find no payment, they build the same primary key, so only one of them can write.
+    The record's id derives from the order and the number of its payments, so of two processes
+    without a payment only one can write.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()
@@ -289,19 +289,18 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text to store with an answer's record. The text is the answer, or a code that says
-    why there is no clear answer."""
+    """Return the text to store with an answer's record: the answer, or a code for why there is no
+    clear one."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Return whether the answer must be recorded, because it adds something to the payment's
-    records.
+    """Return whether the answer adds something to the payment's records.
 
-    A second session for one key is always recorded. It is a mistake of the service, but a customer
-    can pay in that session.
+    A second session for one key is always recorded: it is the service's mistake, but a customer can
+    pay in it.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

@@ -90,7 +90,7 @@ class CheckoutBusyError(UnreachableError):
 # --- the request ----------------------------------------------------------------------------------
 
 MAX_URL: Final = 2_048
-"""Maximum length of a URL in characters. Every browser and proxy in use accepts that many."""
+"""Most characters of a URL. Every browser and proxy in use accepts that many."""
 
 
 def is_web_address(url: object, *, encrypted: bool = False) -> bool:
@@ -98,8 +98,8 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
     encrypted  whether only https is accepted
 
-    URLs with blanks, backslashes or anything but printable ASCII are refused, because browsers and
-    libraries disagree about the host of such URLs.
+    URLs with blanks, backslashes or anything but printable ASCII are refused, because programs
+    disagree about their host.
     """
     if not isinstance(url, str) or len(url) > MAX_URL:
         return False
@@ -116,7 +116,7 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
 
 def without_query(url: str) -> str:
-    """Return the URL without its query and its fragment, because these may identify a customer."""
+    """Return the URL without query and fragment, which may identify a customer."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
@@ -151,9 +151,9 @@ class SoundRequest:
 def check_request(
     request: CheckoutRequest, *, live: bool, requires: Collection[str] = ()
 ) -> SoundRequest:
-    """Check a request. Raise CheckoutRequestError that lists every problem.
+    """Check a request. Raises CheckoutRequestError with every problem.
 
-    requires  names of fields that are usually optional but that this service requires
+    requires  usually optional fields that this service requires
     """
     money, problem = _exact(request)
     absent = {name for name in _OPTIONAL if getattr(request, name) is None}.difference(requires)
@@ -195,8 +195,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's exact money and a sentence about a mistake. Without a mistake the
-    sentence is empty. If the amount is not exact, the money is None."""
+    """Return the request's money, None if inexact, and a sentence on the mistake, empty without
+    one."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -212,8 +212,8 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
 
 
 def request_body(request: SoundRequest) -> bytes:
-    """Return the JSON to send; equal requests give equal bytes. The amount is written as an exact
-    number (1500.00), which the module `json` cannot do."""
+    """Return the JSON to send; equal requests give equal bytes. The amount is an exact number
+    (1500.00), which the module `json` cannot write."""
     order = (
         f'{{"reference":{_text(request.order)},"amount":{major_text(request.money)},'
         f'"currency":{_text(request.money.currency)}}}'
@@ -244,8 +244,8 @@ def request_digest(request: SoundRequest) -> str:
     """Return `sha256:…` of the request in canonical form, with a checksum in place of the phone
     number.
 
-    A digest of the number itself would reveal the number. The rest of the body is stored beside the
-    digest, so somebody could try all 10^9 possible numbers in minutes. See README.md.
+    A digest of the number would reveal it: the rest of the body is stored, so somebody could try
+    all 10^9 numbers in minutes. See README.md.
     """
     return fingerprint(
         {
@@ -260,8 +260,8 @@ def request_digest(request: SoundRequest) -> str:
 def phone_check(phone: str | None) -> int | None:
     """Return the phone number's checksum, one of 256 values; None without a number.
 
-    The checksum detects 255 of 256 changed numbers, and millions of numbers share each value. A
-    customer's checksum is the same in every order, so several orders reveal no more than one.
+    It detects 255 of 256 changed numbers, and millions of numbers share each value. A customer's
+    checksum is equal in every order, so several orders reveal no more than one.
     """
     if phone is None:
         return None
@@ -272,20 +272,20 @@ def phone_check(phone: str | None) -> int | None:
 
 
 MAX_DETAILS: Final = 8_192
-"""Maximum number of characters of an answer that are stored with its record."""
+"""Most characters of an answer that are stored with its record."""
 
 MAX_REASON: Final = 300
-"""Maximum number of characters stored of the service's reason: about three sentences."""
+"""Most characters stored of the service's reason: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Maximum size in bytes of a refusal that is searched for a reason. Searching a larger refusal
-would delay other requests."""
+"""Most bytes of a refusal that is searched for a reason, because a long search delays other
+requests."""
 
 MAX_REFERENCE: Final = 200
-"""Maximum length in characters of a session's reference at the service."""
+"""Most characters of a session's reference at the service."""
 
 COME_AGAIN: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses after which the request may be repeated with the same key: 408 too slow, 409 still
+"""HTTP statuses after which the request may be repeated with its key: 408 too slow, 409 still
 running, 425 too early, 429 too many."""
 
 NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
@@ -298,18 +298,18 @@ HELD_OFF: Final = "asked_to_wait"
 NOT_REACHED: Final = frozenset(
     {"connection_failed", "timed_out", "status_502", "status_503", "status_504", HELD_OFF}
 )
-"""Codes of unclear answers for which the service itself sent no answer."""
+"""Codes of unclear answers that the service itself did not send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReply:
-    """The service's HTTP answer to one request.
+    """HTTP answer of the service to one request.
 
-    status       None if no complete answer came; `problem` is then the reason
+    status       None without a complete answer; `problem` is then the reason
     problem      `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
                  answer
-    retry_after  the Retry-After header, unparsed
-    date         the Date header. If Retry-After is a date, the pause lasts from Date to Retry-After
+    retry_after  Retry-After header, unparsed
+    date         Date header; a pause up to a Retry-After date begins at it
     """
 
     status: int | None = None
@@ -321,8 +321,7 @@ class ServiceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """An answer of the service: the session is open. `details` is the part of the answer that is
-    stored."""
+    """Answer of the service: the session is open. `details` is the stored part."""
 
     session: str
     checkout_url: str | None
@@ -332,7 +331,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """The service's refusal to open a session. The service's reason is masked and shortened."""
+    """Refusal of the service to open a session, with its reason masked and shortened."""
 
     reason: str
     details: str
@@ -340,10 +339,10 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """An answer that does not show what the service did, or a missing answer.
+    """Answer that does not show what the service did, or a missing one.
 
-    code    a code from a closed list, such as `timed_out`
-    wait_s  pause in seconds that the service asks for before the next request
+    code    from a closed list, such as `timed_out`
+    wait_s  seconds that the service asks for before the next request
     """
 
     code: str
@@ -357,7 +356,7 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """An answer of the service that refuses our credentials or address. It says nothing about the
+    """Answer of the service that refuses our credentials or address, and says nothing about the
     order."""
 
     status: int
@@ -365,8 +364,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComeAgain:
-    """An answer of the service: send the request with the same key again. Wait `wait_s` seconds
-    before that request."""
+    """Answer of the service: send the request with its key again, after `wait_s` seconds."""
 
     code: str
     wait_s: float = 0.0
@@ -380,8 +378,8 @@ def judge_reply(
 ) -> Verdict:
     """Decide what an HTTP answer means for the order's session.
 
-    lost  whether an earlier request with this key may have remained unanswered. If so, a refusal
-          that is not in the service's own form may come from a gateway
+    lost  whether an earlier request with this key may be unanswered. Then a refusal that is not in
+          the service's own form may be a gateway's
     """
     status = reply.status
     if status is None:
@@ -476,8 +474,8 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait. If Retry-After is a date, subtract the
-    answer's Date from it. Our clock is not used, because it may differ from the service's."""
+    """Return the seconds that the service asks us to wait. A date counts from the answer's Date,
+    because our clock may differ."""
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

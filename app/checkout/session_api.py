@@ -1,7 +1,7 @@
 """The session API of a payment service, with the parts that differ between services.
 
 Leaves out the common parts: the request's form (`request.request_body`), HTTP, keys, repeats, and
-the meaning of statuses. To support another service, add an entry to SESSION_APIS.
+the meaning of statuses. Another service is an entry in SESSION_APIS.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,14 +37,13 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 class SessionApi:
     """One service's API. The defaults describe the simulated provider.
 
-    path            path that opens sessions; it is appended to the base URL
+    path            path that opens sessions, after the base URL
     read            returns the members of a parsed answer
     requires        fields that this service requires, of `phone`, `success_url` and `cancel_url`;
                     other services treat them as optional
     accepted        HTTP statuses that mean an open session
     key_lifetime_s  seconds for which the service remembers an idempotency key
-    live_tokens, sandbox_tokens
-                    patterns of the tokens of the two environments
+    live_tokens, sandbox_tokens  patterns of the tokens of the two environments
     """
 
     path: str = "/api/v1/checkout/sessions"

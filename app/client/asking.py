@@ -18,7 +18,7 @@ BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Longest wait in seconds. A session that ends years from now is asked about once a month."""
+"""Longest wait in seconds: a session that ends years from now is asked about once a month."""
 
 Result = TypeVar("Result")
 
@@ -51,8 +51,7 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the seconds in `Retry-After`, at most LONGEST_S. Return BUSY_S if there is no such
-        header."""
+        """Return the seconds in `Retry-After`, at most LONGEST_S; BUSY_S without the header."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
@@ -75,8 +74,7 @@ class Unavailable(AskingFailed):
 
 
 class NotConfigured(AskingFailed):
-    """501: the service's settings do not enable the requested function. The message names the
-    missing setting."""
+    """501: the settings do not enable the function. The message names the missing setting."""
 
 
 class NotUnderstood(AskingFailed):
@@ -108,7 +106,7 @@ async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer
 
 def checked(answer: Answer) -> Answer:
     """Return the answer if it contains a decision. Raises TokenRefused, NotConfigured and
-    Unavailable for other answers."""
+    Unavailable otherwise."""
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
     if answer.status == 501:
@@ -122,8 +120,7 @@ def checked(answer: Answer) -> Answer:
 
 
 def sentence_of(answer: Answer) -> str:
-    """Return the detail or title of a problem (RFC 9457). If there is none, return a sentence with
-    the status."""
+    """Return the detail or title of a problem (RFC 9457), or a sentence with the status."""
     try:
         found = answer.document()
     except NotUnderstood:

@@ -5,8 +5,8 @@
     order, where it was unknown ───┘
 
 Notifications and the feed bring the same news. A shop may use either, or both. After a restore
-Tallyhook does not know whether an order was shipped before. Such an order waits until the shop has
-stated whether it was. Reading the feed asks again about such orders.
+Tallyhook does not know whether an order was shipped. Such an order waits until the shop has stated
+it; reading the feed asks again.
 """
 
 import base64
@@ -57,33 +57,31 @@ class News:
 
     @property
     def may_ship(self) -> bool:
-        """Return whether Tallyhook permits shipping the order. Before you ship, check that the
-        shop's own books do not show the order as shipped."""
+        """Return whether Tallyhook permits shipping the order. First check that the shop's own
+        books do not show it as shipped."""
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
 
 class Refused(Exception):
-    """Error for a notification that is not genuine. Answer the request with 401, and discard the
-    notification."""
+    """Error for a notification that is not genuine. Answer 401, and discard it."""
 
 
 class Keeper(Protocol):
     """Store of the news that the shop has handled, such as `shop_store.SqliteKeeper`."""
 
     def take(self, news: News) -> bool:
-        """Act on the news and store its id, in one transaction. If an equal or higher id is already
-        stored for the order, do nothing and return False."""
+        """Act on the news and store its id, in one transaction. Return False if the order has an
+        equal or higher id."""
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return (order, id) of some orders that wait because `fulfilled_at` was UNKNOWN. The id is
-        that of the order's last news. The orders that `follow` has asked about least often come
-        first."""
+        """Return (order, id of its last news) of some orders that wait because `fulfilled_at` was
+        UNKNOWN, least asked about first."""
         ...
 
     def settle(self, news: News) -> None:
-        """Act on the current state of an undecided order, in one transaction. If the state is
-        UNKNOWN, the order keeps waiting."""
+        """Act on the current state of an undecided order, in one transaction. It keeps waiting if
+        the state is UNKNOWN."""
         ...
 
     def place(self) -> int:
@@ -168,15 +166,15 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed from the keeper's cursor to the feed's end. Return the number of entries that
-    the keeper did not know yet.
+    """Read the feed from the keeper's cursor to its end. Return how many entries were new to the
+    keeper.
 
     At the end, ask about orders that wait because Tallyhook did not know whether they were shipped.
 
-    wait_s  seconds for which the last request waits for news at the end of the feed
+    wait_s  seconds for which the last request waits for news
 
-    Raises TokenRefused, Unavailable and NotUnderstood. After an error, the keeper still has the
-    news that it took before.
+    Raises TokenRefused, Unavailable and NotUnderstood. The keeper keeps the news taken before an
+    error.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

@@ -55,8 +55,7 @@ Act = Callable[[sqlite3.Connection, News, bool], None]
 """Function with the shop's own statements, called in the transaction.
 
 Its arguments are the connection, the news, and whether to ship now. That is `True` once for each
-order. It is never `True` with superseded news, nor where Tallyhook knows that the order was
-shipped, or does not know it.
+order, and never with superseded news, or unless Tallyhook knows that the order was not shipped.
 """
 
 
@@ -99,8 +98,7 @@ class SqliteKeeper:
                 self._decide(news, shipped=False)
 
     def _decide(self, news: News, *, shipped: bool) -> None:
-        """Decide whether to ship, not to ship, or to wait until it is known whether the order was
-        shipped. Then call the shop's Act."""
+        """Decide whether to ship, not to ship, or to wait, and call the shop's Act."""
         ship = news.may_ship and not shipped
         if ship:
             self._connection.execute(SHIPPED, {"ref": news.order})

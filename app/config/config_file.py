@@ -3,10 +3,10 @@
     variables, dotenv file, files of secrets ──▶ `SettingsReading`, with the mistakes found
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-If the file has a name without a value, the value is written on that line. The file is replaced in
-one step. A new file can be read only by its owner, because it contains secrets. An existing file
-keeps its owner and group, and nobody else may read it. Leaves out: the meaning of values
-(`load.py`). No mistake quotes a value.
+A name without a value in the file gets its value on that line. The file is replaced in one step. A
+new file can be read only by its owner, because it contains secrets. An existing file keeps its
+owner and group, and nobody else may read it. Leaves out: the meaning of values (`load.py`). No
+mistake quotes a value.
 """
 
 import difflib
@@ -38,8 +38,7 @@ _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
 
 @dataclass(kw_only=True)
 class SettingsReading:
-    """Result of reading the configuration so far: the given variables, the problems and the
-    warnings."""
+    """Result of reading the configuration so far: given variables, problems and warnings."""
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)
@@ -66,10 +65,9 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was already reported for a variable, or for a variable that can
-        replace it.
+        """Return whether a problem was reported for a variable, or for one that can replace it.
 
-        line  text of a problem; it begins with the variable's name and a colon
+        line  text of a problem, beginning with the variable's name and a colon
         """
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
@@ -89,7 +87,7 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """Return a name from outside in a form that is safe to print: ASCII, at most 100 characters."""
+    """Return a name from outside in printable form: ASCII, at most 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 
@@ -97,7 +95,9 @@ def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
     """Return the values of known variables by upper-case name. The environment overrides the file.
-    An empty value counts as missing, except that an empty secret is a mistake."""
+
+    An empty value counts as missing, but an empty secret is a mistake.
+    """
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()
     from_file = _ours(_dotenv(Path(path), reading), reading) if path else {}
@@ -122,8 +122,8 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return the variables that begin with Tallyhook's prefix, by upper-case name. Report a
-    variable that is set twice, even if the capitals of the names differ."""
+    """Return the variables with Tallyhook's prefix, by upper-case name. Report one that is set
+    twice, in any capitals."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
@@ -225,12 +225,11 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPlan:
-    """Result of comparing a configuration file with the settings that it should have. Every member
-    but `before` and `after` contains names of variables.
+    """Result of comparing a configuration file with wanted settings. All members but `before` and
+    `after` have names of variables.
 
     values     values in the file after writing, by name; never shown
-    differing  names of variables that have another value in the file; if there are any, nothing may
-               be written
+    differing  names that have another value in the file; if there are any, nothing may be written
     """
 
     added: tuple[str, ...]
@@ -246,7 +245,7 @@ def plan_settings(
 ) -> SettingsPlan:
     """Compare wanted settings with a file, which may be missing.
 
-    changing  names of settings that get the wanted value even if the file has another value
+    changing  names of settings that may replace another value in the file
 
     Raises ConfigurationError if a line is not NAME=value, or if a name occurs twice.
     """
@@ -276,9 +275,8 @@ def plan_settings(
 def write_plan(path: Path, plan: SettingsPlan) -> None:
     """Replace the file with the planned content.
 
-    A new file has mode 0600. An existing file keeps owner, group and mode, but loses the
-    permissions of others. Raises ConfigurationError if the file has changed meanwhile, if another
-    command is writing it, or if it cannot be written.
+    A new file has mode 0600. An existing one keeps owner, group and mode, without permissions of
+    others. Raises ConfigurationError if the file has changed meanwhile, or cannot be written now.
     """
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
@@ -322,7 +320,7 @@ def _content(path: Path) -> str:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Split a file into parts, each with name, value and text. The name of a comment is empty."""
+    """Split a file into parts, each with name, value and text. A comment has no name."""
     found: dict[str, int] = {}
     parts = []
     for binding in parse_stream(io.StringIO(text)):

@@ -33,11 +33,10 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def filesystem_kind(path: Path, table: str) -> str:
-    """Return the kind of the file system that contains a path, or would contain it if it existed.
-    Return "" if the kind is unknown.
+    """Return the kind of the file system of a path, which need not exist; "" if unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, … If several lines have the same
-           mount point, use the last one
+    table  lines of /proc/self/mounts: device, mount point, kind, … The last line of a mount point
+           counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():
@@ -104,8 +103,7 @@ _OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
 
 
 def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
-    """Check the location of the SQLite file if this process serves webhooks from an SQLite
-    database."""
+    """Check the location of the SQLite file, if this process serves webhooks."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
         return

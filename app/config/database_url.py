@@ -12,7 +12,7 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""URL options that the driver accepts. Its option `ssl` is called `sslmode` in other programs."""
+"""URL options that the driver accepts. Its `ssl` is called `sslmode` in other programs."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
@@ -20,8 +20,8 @@ MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-fu
 def database_url(value: Any) -> Any:
     """Validate the URL of an SQLite file or a PostgreSQL server, with the driver's name.
 
-    Raises ValueError, which says what to write instead, for other databases, drivers and options.
-    Also refuses an SQLite database in memory, which would lose acknowledged deliveries.
+    Raises ValueError, which says what to write instead, for other databases, drivers and options,
+    and for SQLite in memory, which would lose acknowledged deliveries.
     """
     if not isinstance(value, str):
         return value
@@ -41,7 +41,7 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """Return a URL's scheme if it cannot contain a secret; otherwise return a neutral text."""
+    """Return a URL's scheme if it cannot contain a secret, otherwise a neutral text."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 

@@ -1,9 +1,8 @@
 """Load the settings once, check them together, and report every mistake.
 
-A mistake states the variable, what is wrong, and what would be right. It never states a value,
-because any value could be a secret in the wrong place. Small functions in one tuple check secrets,
-and settings that depend on each other. A check is skipped if a setting that it needs already has a
-reported mistake.
+A mistake states the variable, what is wrong, and what would be right, but never a value, because
+any could be a secret in the wrong place. Small functions in one tuple check secrets, and settings
+that depend on each other. A check is skipped if a setting that it needs has a reported mistake.
 """
 
 import os
@@ -42,9 +41,8 @@ def load_settings(
 ) -> Settings:
     """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
 
-    serving  whether webhooks will be received; if so, the settings must name an environment
-    also     function that returns further problems, one line each, which are reported with the
-             others
+    serving  whether webhooks will be received, for which the settings must name an environment
+    also     returns further problems, one line each, to report with the others
 
     Raises ConfigurationError with every problem, one line each.
     """
@@ -103,8 +101,7 @@ _SECRETS_OF_SECTIONS: Final = (
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. If there is only one source, it also becomes the checkout's
-    source."""
+    """Read secrets from their files. A single source also becomes the checkout's."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -122,8 +119,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong settings, and use their defaults instead. The checks that
-    compare several settings can then still find problems."""
+    """Validate the settings. Report wrong ones, and use their defaults, so that checks of several
+    settings can go on."""
     try:
         return Settings(**tree)
     except ValidationError as error:
@@ -138,8 +135,8 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Return a sentence that says which value a setting must have. Pydantic's own message is not
-    used, because it may contain the wrong value."""
+    """Return a sentence on which value a setting must have. Pydantic's own message may contain the
+    wrong value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -199,8 +196,7 @@ def _bare(secret: str) -> str:
 
 
 def _variable(name: str, reading: SettingsReading) -> str:
-    """Return the variable from which a secret was read. It is the secret's own variable if that is
-    given. Otherwise it is the variable that names the secret's file."""
+    """Return the variable from which a secret was read: its own, or the one that names its file."""
     return name if name in reading.given else name + "_FILE"
 
 
@@ -240,7 +236,7 @@ RETAINED: Final = {
     "usually 120 to 540",
     "RETENTION_UNALLOCATED_DAYS": "the number of days for which you look for a payment's order",
 }
-"""Periods for which only the owner can choose a value, each with what to write."""
+"""Periods that only the owner can choose, each with what to write."""
 
 
 def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:
@@ -282,8 +278,8 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether the group or others may write to a path. A sticky folder counts as safe,
-    because others cannot replace files in it."""
+    """Return whether the group or others may write to a path. A sticky folder is safe, because
+    others cannot replace files in it."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -426,7 +422,7 @@ _PLACEHOLDERS: Final = (
     "1234567890",
     "abcdefghij",
 )
-"""Parts of example secrets in guides. They are compared without case and punctuation."""
+"""Parts of example secrets in guides, compared without case and punctuation."""
 
 _PUBLISHED: Final = frozenset(
     {

@@ -2,9 +2,9 @@
 
 Settings come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names.
 Nothing is read at import: `load_settings` reads once. No message contains a value, because any
-value could be a secret in the wrong place. config.example.env explains each setting; a test
-compares the two. Leaves out: whether a profile exists (app.providers knows), and whether the
-database can be reached.
+could be a secret in the wrong place. config.example.env explains each setting; a test compares the
+two. Leaves out: whether a profile exists (app.providers knows), and whether the database can be
+reached.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WIDEST: Final = {4: 8, 6: 7}
 
 
 def lowered(value: Any) -> Any:
-    """Return a text in lower case without surrounding spaces. Return any other value unchanged."""
+    """Return a text in lower case without surrounding spaces, and other values unchanged."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -60,8 +60,7 @@ _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "
 
 
 def switched(value: Any) -> Any:
-    """Convert a boolean, or a word that means on or off, to `on` or `off`. Return any other value
-    unchanged."""
+    """Convert a boolean, or a word for on or off, to `on` or `off`; other values stay unchanged."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -69,7 +68,7 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Return the texts in a JSON list, or in a text with commas. Return any other value unchanged.
+    """Return the texts in a JSON list, or in a text with commas; other values unchanged.
 
     Raises ValueError for a JSON list with other items.
     """
@@ -87,9 +86,11 @@ def listed(value: Any) -> Any:
 
 
 class DatedSecret(SecretStr):
-    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if the secret
-    never expires. Creating a DatedSecret raises ValueError if the end is not an RFC 3339 moment in
-    UTC."""
+    """Secret that may expire: `SECRET until 2026-12-01T00:00:00Z`. `until` is None if it never
+    expires.
+
+    Raises ValueError if the end is not an RFC 3339 moment in UTC.
+    """
 
     def __init__(self, secret_value: str) -> None:
         secret, word, end = secret_value.rpartition(" until ")
@@ -103,7 +104,7 @@ class DatedSecret(SecretStr):
 
 
 def secrets(value: Any) -> Any:
-    """Return the secrets in a text that `listed` parses, each with its expiry. Raise ValueError for
+    """Return the secrets in a text that `listed` parses, with their expiry. Raises ValueError for
     an invalid list or expiry."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
@@ -112,8 +113,8 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Raise ValueError for an address that cannot be the
-    end of a URL's path."""
+    """Parse secret addresses as `secrets` does. Raises ValueError for one that cannot end a URL's
+    path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -122,8 +123,8 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse the text of a JSON object whose values are texts. Return a value that is not a text
-    unchanged. Raise ValueError for any other text."""
+    """Parse the text of a JSON object whose values are texts; values that are no text stay
+    unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -134,7 +135,7 @@ def named(value: Any) -> Any:
 
 def accounts(value: Any) -> Any:
     """Parse the name of an account or payment method, or a JSON list of names. Raises ValueError
-    for a name that is empty or has surrounding spaces."""
+    for an empty name or surrounding spaces."""
     if not isinstance(value, str):
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
@@ -144,12 +145,12 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Maximum number of members by which a source's events are recognized as our shop's."""
+"""Most members by which a source's events are recognized as our shop's."""
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object with members of events. It maps each member's name to the values that the
-    member has in events about our shop. Raise ValueError for any other text."""
+    """Parse a JSON object with the values of events' members that mark our shop, by the member's
+    name. Raises ValueError."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -176,11 +177,11 @@ def _object_in(text: str) -> dict[str, Any] | None:
 
 
 def networks(value: Any) -> Any:
-    """Parse the IP addresses or networks of proxies. Raise ValueError for an invalid or too wide
+    """Parse the IP addresses or networks of proxies. Raises ValueError for an invalid or too wide
     network.
 
-    Only a listed proxy can state another address for the sender. `*` is refused, because it would
-    let every sender choose its address.
+    Only a listed proxy can state another address for the sender. `*` would let every sender choose
+    one.
     """
     found = []
     for text in filter(None, listed(value)):
@@ -200,8 +201,8 @@ def networks(value: Any) -> Any:
 
 
 def base_url(value: Any) -> Any:
-    """Validate an http or https URL, and remove a slash at its end. Raise ValueError if the URL has
-    no host, or has a user, a query or a fragment."""
+    """Validate an http or https URL, and remove a final slash. Raises ValueError without a host, or
+    with a user, a query or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -214,8 +215,8 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an http or https URL of an endpoint, with its path and query. Raise ValueError if
-    the URL has no host, or has a user or a fragment."""
+    """Validate an endpoint's http or https URL, with path and query. Raises ValueError without a
+    host, or with a user or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -227,13 +228,13 @@ def endpoint_url(value: Any) -> Any:
 
 
 def _lower_scheme(parts: SplitResult, value: str) -> str:
-    """Convert the URL's scheme to lower case, because other code compares it."""
+    """Convert the URL's scheme to lower case, because it is compared."""
     return parts.scheme + value.strip()[len(parts.scheme) :]
 
 
 def public_url(value: Any) -> Any:
-    """Validate a URL as `base_url` does, or an empty value. Also raise ValueError for a URL that
-    ends with the path of a source."""
+    """Validate a URL as `base_url` does, or an empty value. Raises ValueError also if it ends with
+    a source's path."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -244,7 +245,7 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or an empty value. Raise ValueError otherwise."""
+    """Validate an https address without a path, or an empty value. Raises ValueError otherwise."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -254,9 +255,11 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate the URL of a provider of accounts. It must use https, or name this machine. Raise
-    ValueError for any other text. Keep a slash at the end, because the provider's tokens state
-    exactly this text."""
+    """Validate the URL of a provider of accounts, which must use https or name this machine. Raises
+    ValueError.
+
+    Keep a final slash, because the provider's tokens state exactly this text.
+    """
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -266,11 +269,11 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Maximum number of claim values that can be mapped to a role."""
+"""Most claim values that can be mapped to a role."""
 
 
 def roles(value: Any) -> Any:
-    """Parse a JSON object that maps claim values to roles. Raise ValueError for other text."""
+    """Parse a JSON object that maps claim values to roles. Raises ValueError for other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -283,7 +286,7 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list as `listed` does. Raise ValueError for a word that is empty or has blanks."""
+    """Parse a list as `listed` does. Raises ValueError for a word that is empty or has blanks."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without spaces, separated by commas")
@@ -291,7 +294,7 @@ def words(value: Any) -> Any:
 
 
 def domains(value: Any) -> Any:
-    """Parse a list of mail domains, in lower case. Raise ValueError for an invalid domain."""
+    """Parse a list of mail domains, in lower case. Raises ValueError for an invalid one."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
         raise ValueError("must be mail domains, such as shop.example")
@@ -299,8 +302,8 @@ def domains(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """Validate a country's calling code, and return it without a plus sign. Raise ValueError if it
-    is not 1 to 3 digits."""
+    """Validate a country's calling code, and return it without a plus sign. Raises ValueError
+    unless it is 1 to 3 digits."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
@@ -308,7 +311,7 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """Validate a time zone's name or an empty value. Raise ValueError for an unknown name."""
+    """Validate a time zone's name or an empty value. Raises ValueError for an unknown name."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -331,7 +334,7 @@ def currency(value: Any) -> Any:
 
 
 def mail_server_place(value: Any) -> Any:
-    """Validate a host with an optional port, by default 587. Raise ValueError for other text."""
+    """Validate a host with an optional port, by default 587. Raises ValueError for other text."""
     if not isinstance(value, str):
         return value
     host, _, port = value.strip().partition(":")
@@ -347,7 +350,7 @@ def mail_address(value: Any) -> Any:
 
 
 def mail_addresses(value: Any) -> Any:
-    """Parse 1 to 20 mail addresses separated by commas. Raise ValueError for any other text."""
+    """Parse 1 to 20 mail addresses separated by commas. Raises ValueError for other text."""
     if not isinstance(value, str):
         return value
     found = tuple(mail_address(each) for each in value.split(",") if each.strip())
@@ -357,12 +360,12 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""Maximum number of signatures of a note that every verifier must accept (C2SP signed-note)."""
+"""Most signatures of a note that every verifier must accept (C2SP signed-note)."""
 
 
 def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses as `listed` does. Each is `KEY URL`: a verifier key, and the
-    address before `/add-checkpoint`. Raise ValueError with all mistakes."""
+    """Parse a list of witnesses `KEY URL`, a verifier key and the address before `/add-checkpoint`.
+    Raises ValueError with all mistakes."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -463,8 +466,8 @@ class SourceSettings(Section):
     """Settings of one provider account.
 
     profile       name of a shipped profile, or the path of another file (with / or .toml)
-    address       secret words that end the path for deliveries in place of the source's name,
-                  newest first; used if the provider signs nothing
+    address       secret words in place of the source's name in the path, newest first, if the
+                  provider signs nothing
     secrets       valid secrets, newest first, including those from the file
     secrets_file  file of the secrets, if any; `read_secret_file` reads it again
     keys          keys by name, used if requests name the key that signed them. A name is a key id
@@ -472,8 +475,7 @@ class SourceSettings(Section):
     credentials   values for requests to the provider. The profile determines the names of the
                   values
     account       accounts whose events count. It is used with profiles whose events name an account
-    only          values by which events about our shop are recognized, for each member of an event
-                  that distinguishes shops
+    only          values of events' members that mark our shop, by the member
     orders        `own`: an event of another source never belongs to an order of this source. A
                   record from the shop belongs to such an order only if the record names this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
@@ -754,13 +756,12 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence for each setting that would be refused in a live environment. The
-        sentence names the variable."""
+        """Return a sentence, with the variable, for each setting that live would refuse."""
         return self._warnings
 
     @property
     def profile_files(self) -> Mapping[str, str]:
-        """Return the texts of the merchant's own profiles by path. Each file is read only once."""
+        """Return the texts of the merchant's own profiles by path, each read once."""
         return self._profile_files
 
     def _beside_database(self, ending: str) -> Path | None:
@@ -769,22 +770,22 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """Return the path of the phone key. This is the path in the settings. Without one, it is a
-        file beside the database. If there is no database file, it is a file in `var`."""
+        """Return the path of the phone key: the setting, else beside the database file, else in
+        `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """Return the path of the evidence key. This is the path in the settings. Without one, it is
-        a file beside the database. If there is no database file, it is a file in `var`."""
+        """Return the path of the evidence key: the setting, else beside the database file, else in
+        `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 
     @property
     def erasure_journal_path(self) -> Path | None:
-        """Return the path of the erasure journal: the setting, or else a file beside the database.
-        Return None on PostgreSQL without the setting."""
+        """Return the path of the erasure journal: the setting, else beside the database file, else
+        None."""
         return self.erasure_journal or self._beside_database("erasures")
 
     def for_copy(self, database_url: str) -> Settings:
@@ -805,15 +806,15 @@ class Settings(BaseModel):
 
     @property
     def requires_order_record(self) -> bool:
-        """Return whether an order needs a price stated by the shop. In live it does by default."""
+        """Return whether an order needs a price stated by the shop, by default in live."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 
     def policy(self, *, required_since: Instant | None = None) -> Policy:
         """Build the policy for folding.
 
-        required_since  instant since which the shop itself must state each order's price;
-                        `folding.order_records` determines the instant
+        required_since  instant since which the shop must state each order's price, from
+                        `order_facts`
         """
         return Policy(
             payment_window=self.payment_window_s * SECOND,

@@ -1,4 +1,4 @@
-"""The context of an operation: settings, the open database, the merchant's policy, the one clock.
+"""Context of an operation: settings, the open database, the merchant's policy, the one clock.
 
 The command line, the API and the console hold an AppContext and pass it to operations. `Work` runs
 an operation in a separate process with its own context.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """Settings, database, policy and clock that operations share. Objects built from the settings
-    are built at their first use."""
+    """Settings, database, policy and clock that operations share. Further objects are built at
+    their first use."""
 
     settings: Settings
     database: Database
@@ -40,15 +40,15 @@ class AppContext:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """Return all configured sources by name. Raise ConfigurationError with every mistake."""
+        """Return all configured sources by name. Raises ConfigurationError with every mistake."""
         from app.providers.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key of phone digests. Without a key, return None; phone numbers can then be
-        neither stored nor found. Raise ConfigurationError if the key's file cannot be read."""
+        """Return the key of phone digests; without one, None, and numbers are neither stored nor
+        found. Raises ConfigurationError."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
@@ -89,15 +89,14 @@ class Work(Protocol):
         """Call a module's function whose arguments and result can be pickled, and return its
         result.
 
-        Raise UsageError, NotFoundError or UnreachableError if the function raises it, and
-        UsageError for any other Tallyhook error. Raise UnreachableError if the process died or took
-        too long.
+        Raises UsageError, NotFoundError or UnreachableError if the function does, and UsageError
+        for other Tallyhook errors. Raises UnreachableError if the process died or took too long.
         """
         ...
 
 
 class Elsewhere(Protocol):
-    """Factory of `Work` objects. Such an object runs use cases in separate processes."""
+    """Factory of `Work` objects that run use cases in separate processes."""
 
     def __call__(
         self,
@@ -108,11 +107,11 @@ class Elsewhere(Protocol):
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return `Work` that runs up to `at_once` use cases at the same time.
+        """Return `Work` that runs up to `at_once` use cases together.
 
         purpose   purpose for which each process opens the database
         died      message if a process ended too early
-        most_s    maximum duration of a use case in seconds; None for no limit
-        too_long  message if a use case took longer than `most_s`
+        most_s    most seconds of a use case; None for no limit
+        too_long  message if a use case took longer
         """
         ...

@@ -1,4 +1,4 @@
-"""Accepted deliveries that have not been read yet. For rooms that may not import `receiving/`."""
+"""Accepted deliveries that have not been read yet, for rooms that may not import `receiving/`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Number and bytes of unread deliveries, and their oldest and newest arrival. Leaves out
-    deliveries that were set aside.
+    """Number and bytes of unread deliveries, their oldest and newest arrival. Leaves out set-aside
+    ones.
 
-    copied_up_to  on a standby: date of the newest commit that it has replayed; None on a primary
+    copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """
 
     records: int = 0
@@ -40,7 +40,7 @@ class Backlog:
 
 
 class InboxEnd(NamedTuple):
-    """Last row numbers in the inbox's table and in the inbox's file."""
+    """Last row numbers in the inbox's table and file."""
 
     table: int
     file: int
@@ -60,8 +60,7 @@ class UnreadInbox(Protocol):
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the backlog. Also return the present last row numbers of the inbox's table and of
-        the inbox's file."""
+        """Return the backlog, and the present last row numbers of the inbox."""
         ...
 
     async def kept_bytes(self) -> int:
@@ -69,7 +68,7 @@ class UnreadInbox(Protocol):
         ...
 
     async def tidy(self) -> bool:
-        """Delete all read rows from the inbox. Return False if the time limit was reached first."""
+        """Delete all read rows from the inbox. Return False if time ran out."""
         ...
 
     async def damage(self) -> list[str]:

@@ -42,44 +42,41 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Number of stored deliveries below which bytes by delivery are not calculated, because the size of
-an empty database would distort them."""
+"""Stored deliveries below which their bytes are not calculated, because an empty database would
+distort them."""
 
 USUAL_BYTES: Final = 2_900
-"""Bytes that a delivery takes, used until there are enough deliveries to calculate it:
-tests/bench/README.md, with bodies of 690 bytes."""
+"""Bytes of a delivery until there are enough to calculate them: tests/bench/README.md, with bodies
+of 690 bytes."""
 
 SOON_DAYS: Final = 90
-"""Days until the disk is full below which a person should act."""
+"""Days until the disk is full, below which a person should act."""
 
 CALIBRATION_S: Final = 0.5
-"""Seconds for each calibration. The disk is measured by the clock, the processor by its own
-time."""
+"""Seconds for each calibration: of the disk by the clock, of the processor by its own time."""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time of a delivery from receiving to sealing, as a multiple of the calibration's.
-Receiving, reading, folding and sealing took 486 to 539 µs when the calibration took 54 to 65, on
-two busy cores (2026-11-30)."""
+"""Processor time of a delivery from receiving to sealing, as a multiple of the calibration's: 486
+to 539 µs to 54 to 65 µs, on two busy cores (2026-11-30)."""
 
 CORES: Final = 2
 """Cores that an installation on SQLite can use, since one process at a time writes."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time for which to plan. The rest is for bursts, reports and backups."""
+"""Planned share of the processor time. The rest is for bursts, reports and backups."""
 
 CROWDED: Final = 0.5
-"""Share of a machine's capacity that the busiest minute may use. Beyond it, the next step is
-due."""
+"""Share of a machine's capacity in the busiest minute, beyond which the next step is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """Collected facts. Times are seconds.
 
-    stored    the number and bytes of deliveries; None on a cluster, whose nodes cannot be seen
-    free      the bytes that can be written before deliveries are refused; None on a database server
+    stored    number and bytes of deliveries; None on a cluster
+    free      bytes until deliveries are refused; None on a database server
     memory    the bytes of each running process, by process id; None if they cannot be read
     sync_s    the median time of a write with a sync in the database's folder; None if it was not
               measured
@@ -139,8 +136,7 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Measure how long it takes to write 4 KiB with a sync in a folder. Return the median in
-    seconds. Return None if this user may not write to the folder."""
+    """Return the median seconds to write 4 KiB with a sync in a folder; None without permission."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -163,9 +159,10 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Return the processor seconds that a delivery needs. They are the time to verify and read the
-    delivery, and to fold an order with four deliveries. The result is the median of many runs, so
-    that other work on the machine hardly matters."""
+    """Return the processor seconds to verify and read a delivery, and to fold an order with four.
+
+    The median of many runs, so that other work on the machine hardly matters.
+    """
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
     now, requests = SystemClock().now(), []
@@ -221,8 +218,7 @@ def _written(instant: Instant, unit: str) -> str:
 
 
 def _space(found: Capacity) -> Iterator[Check]:
-    """Yield checks of the disk: how many bytes each delivery and each year need, and how many days
-    remain until the disk is full."""
+    """Yield checks of the disk: bytes for each delivery and year, and days until it is full."""
     stored, rates = found.stored, found.rates
     if stored is None:
         sentence = "This command cannot see the size of a cluster's nodes."
@@ -281,7 +277,7 @@ def _sync(found: Capacity) -> Check:
 
 
 def _next_step(found: Capacity) -> Check:
-    """Return a check that says whether it is time to move to PostgreSQL or to add a machine."""
+    """Return a check of whether it is time for PostgreSQL or another machine."""
     peak, rates = found.rates.busiest_minute / (MINUTE / SECOND), found.rates
     used, step = peak / found.carried, "PostgreSQL"
     do = "move to PostgreSQL, with receivers and workers on several machines: RUNNING.md"

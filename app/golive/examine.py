@@ -47,8 +47,8 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake that would make a start fail. Checks the sources' profiles,
-    secrets and credentials, the token that opens sessions, and the secrets that sign POSTs."""
+    """Return a line for every mistake in profiles, secrets and credentials that would make a start
+    fail."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -61,9 +61,7 @@ def problems_of_sources(settings: Settings) -> list[str]:
 def _check_token(settings: Settings) -> None:
     """Raise ConfigurationError if the token that opens sessions cannot be used.
 
-    Do nothing if the address, the token or the source is missing, because `load_settings` reports
-    this mistake. Do nothing if the source's profile cannot be read. `compile_sources` reports that
-    mistake.
+    Missing settings and unreadable profiles are left to `load_settings` and `compile_sources`.
     """
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
@@ -93,7 +91,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all results of the checks, in the order in which problems should be fixed."""
+    """Return all checks, in the order in which problems should be fixed."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -134,13 +132,12 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Return the paths of the keys that the program generates. Each path has the name of its
-    variable as key."""
+    """Return the paths of the keys that the program generates, by variable."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file exists. If this user may not examine the file, return True."""
+    """Return whether a file exists, or cannot be examined by this user."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -158,15 +155,14 @@ def _mode(path: Path) -> int | None:
 
 
 def _may_write_to(folder: Path) -> bool:
-    """Return whether this user may create files in a folder. If the folder does not exist, its
-    nearest existing parent is examined instead."""
+    """Return whether this user may create files in a folder, or in its nearest existing parent."""
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with those of the service that was started last. Also ask that service
-    whether it is ready. Return no checks before the first start."""
+    """Compare the settings with those of the last started service, and ask whether it is ready. No
+    checks before the first start."""
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -225,9 +221,8 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """Check the services that this service calls, and return the checks. The services are the
-    provider, the shop and the company's sign-in. This machine's clock is compared with the
-    provider's clock."""
+    """Check the services that this service calls: the provider with its clock, the shop and the
+    company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:
@@ -257,8 +252,8 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 class Checked:
     """Results of the checks before going live.
 
-    doctor     the rows of `tallyhook doctor --format json`
-    checklist  the items of the checklist that a program can check, unsigned
+    doctor     rows of `tallyhook doctor --format json`
+    checklist  items of the checklist that a program can check, unsigned
     """
 
     doctor: list[Check]
@@ -266,8 +261,8 @@ class Checked:
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Most seconds for all checks. The commands have no such limit.
-A service that does not answer takes about forty seconds, and its source's trials more."""
+"""Most seconds for all checks; the commands have no limit. A service that does not answer takes
+about forty, and its source's trials more."""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -342,8 +337,7 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Most deliveries of a source that may arrive during the second or two in which its endpoint is
-tried."""
+"""Most deliveries of a source that may arrive during the second or two of its endpoint's trial."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
@@ -354,8 +348,8 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
     """Return whether a trial request was read from the inbox.
 
-    digest  the SHA-256 of the request's body
-    before  the ids of earlier deliveries, which do not count
+    digest  SHA-256 of the request's body
+    before  ids of earlier deliveries, which do not count
     """
     await behind_s(context)
     found = await _newest(context, source)

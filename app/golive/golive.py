@@ -1,7 +1,8 @@
 """The checklist before real money moves: checks by the program, and statements by people.
 
 Statements are only added. A person cannot sign away a problem that the program finds. An item that
-the program cannot check (`to_sign`) counts once a person has signed it by name.
+the program cannot check (`to_sign`) counts once a person has signed it by name. Leaves out: the
+checks (`examine`).
 """
 
 import hashlib
@@ -36,8 +37,7 @@ TRIAL_LIMIT_S: Final = 10.0
 class Trial:
     """Result of trying a source's endpoint.
 
-    wrong      the answers of the endpoint that were wrong; None if it was not tried, because this
-               program cannot sign like the provider
+    wrong      wrong answers of the endpoint; None if this program cannot sign like the provider
     unreached  whether the endpoint gave no answer
     """
 
@@ -50,8 +50,8 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield each trial request: its name, the request, and whether it must be accepted. Raises
-    ConfigurationError or ValueError if this provider's requests cannot be created."""
+    """Yield each trial request: name, request, and whether it must be accepted. Raises
+    ConfigurationError or ValueError without signatures."""
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that the trial cannot produce")
@@ -95,8 +95,7 @@ async def try_endpoint(
 ) -> Trial:
     """Send each trial request to the endpoint and compare the answers.
 
-    arrived  function that takes the SHA-256 of a body, and returns whether a delivery of this
-             source with that body was read from the inbox
+    arrived  return whether a delivery of this source with this SHA-256 was read from the inbox
     """
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
@@ -159,12 +158,11 @@ REHEARSED: Final[Mapping[str, str]] = {
 }
 """Items that `tallyhook rehearse` checks.
 
-A live environment may have no test numbers, so a person may state the result of the rehearsal in
-the sandbox.
+Live may have no test numbers, so a person may state the result of the rehearsal in the sandbox.
 """
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""By item of the checklist: the scenario that alone shows whether the item is met."""
+"""Scenario that alone shows whether an item is met, by item."""
 
 CHECKED: Final = (
     "api_keys",
@@ -178,7 +176,7 @@ CHECKED: Final = (
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
 UNTRIED: Final = " (not run yet)"
-"""Suffix that marks, in the stored result of a run, the items that the run could not check."""
+"""Suffix, in the stored result of a run, of items that it could not check."""
 
 MAX_NOTE: Final = 2_000
 """Most characters of a note: a paragraph, and where the documents are."""
@@ -195,11 +193,10 @@ class ChecklistItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """A line of the checklist.
+    """Line of the checklist.
 
     sentence  why the item is in its state, and what to do
-    sources   sources that a signature on the item would cover; empty if the item does not depend on
-              sources
+    sources   sources that a signature on the item would cover; empty if it depends on none
     """
 
     item: str
@@ -272,10 +269,10 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 
 
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on accounts that other shops may use, too.
+    """Build the checklist's item on accounts that other shops may use.
 
     unknown  sources for which nobody has said whether another shop uses their account
-    apart    sources whose account other shops use, and whose settings distinguish the shops
+    apart    sources that other shops use, and whose settings distinguish the shops
     """
     name = "account_sharing"
     if unknown:
@@ -319,8 +316,8 @@ def keys_item(
 
     problems         problems of the configuration
     sources          whether the settings name any source
-    starts_payments  whether this service opens sessions, which needs a token; if not, a person must
-                     state that this is intended
+    starts_payments  whether this service opens sessions; if not, a person must state that this is
+                     intended
     """
     name = "api_keys"
     if problems:
@@ -347,8 +344,8 @@ async def last_checklist(
 ) -> list[ChecklistItem]:
     """Return the checklist without running or storing anything.
 
-    checked  results of checks that just ran. If this is None, the stored results of the last run
-             are used; stored results have no reasons
+    checked  results of checks that just ran; None to use the stored ones of the last run, which
+             have no reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -359,8 +356,8 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item of the checklist in the state that the last check found. Only a new check can
-    show whether a person can sign the item."""
+    """Return an item of the checklist as the last check found it. Only a new check shows whether a
+    person can sign it."""
     if last is None:
         sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
@@ -407,15 +404,13 @@ def _assembled(
 
 
 ASKED_FOR: Final = "to sign for: "
-"""Prefix of the note that names the sources for which a signature was requested."""
+"""Prefix of the note with the sources for which a signature was requested."""
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover.
 
-    The checklist stores each request for a signature, with a list of sources. A signature covers
-    the sources in the last request before the signature. If there is no earlier request, it covers
-    the sources in the next request.
+    A signature covers the sources of the request before it, or else of the next one.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None
@@ -432,7 +427,8 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after a run. Store the result, and each new request for a signature."""
+    """Return the checklist after a run, and store the result and each new request for a
+    signature."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -491,11 +487,10 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Record in the audit trail that a person runs the checks. Raises UsageError if the person has
-    no permission.
+    """Record in the audit trail that a person runs the checks, which send questions and trial
+    requests.
 
-    The checks send questions to the provider and the shop, and trial requests to the public
-    address.
+    Raises UsageError without permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
@@ -507,7 +502,7 @@ async def note_checks(context: AppContext, *, by: str) -> None:
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     """Store a person's signed statement on an item of the checklist.
 
-    Raises UsageError for an unknown item, a missing name or note, and a person without permission.
+    Raises UsageError for an unknown item, a missing name or note, or a missing permission.
     """
     if item not in ITEMS:
         raise UsageError(f"{item!r} is not an item; the items are: {', '.join(ITEMS)}")
@@ -529,8 +524,10 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
     """State that two founders are two people. Only the machine's owner may do this, during setup.
-    Raises UsageError if the checklist was ever complete or a month is closed. Also raises the
-    errors of `vouch_for_founders`."""
+
+    Raises UsageError if the checklist was ever complete or a month is closed, and the errors of
+    `vouch_for_founders`.
+    """
     from app.finance.closed_periods import list_closed  # a receiver starts without it
 
     check_reason(reason, of="two founders", countries=context.countries)
@@ -548,8 +545,8 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's signature on an item has no effect, or is refused. Return None if the
-    signature counts."""
+    """Return why a person's signature on an item has no effect, or is refused; None if it
+    counts."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -564,8 +561,7 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet. Return None if the instance may take
-    money, and for a sandbox instance."""
+    """Return why a live instance should not take money yet; None if it may, and in a sandbox."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

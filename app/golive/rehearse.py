@@ -2,8 +2,8 @@
 
     (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
-All scenarios are played at the same time. Only events that the service has verified and stored
-count. So the service must be running, and the provider must deliver to it.
+All scenarios are played together. Only events that the service has verified and stored count, so it
+must be running, and the provider must deliver to it.
 """
 
 import asyncio
@@ -37,12 +37,11 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The ledger that an order must have at the end of a scenario. Only the scenario's last event
-    produces this ledger.
+    """Ledger of an order at the end of a scenario, which only its last event produces.
 
     ships     whether the order may be fulfilled
-    claims    the claims that must be in the timeline
-    findings  the findings that the ledger must have
+    claims    claims that must be in the timeline
+    findings  findings that the ledger must have
     """
 
     outcome: Outcome
@@ -94,18 +93,16 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Expected ends by the names of the simulated provider's scenarios. A real provider offers some of
-them."""
+"""Expected ends by the simulated provider's scenarios. A real provider offers some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalPlan:
     """Scenarios to play.
 
-    numbers     the provider's test number for each scenario, by scenario name
-    amount      the amount in major units
-    patience_s  the seconds to wait for the end of each scenario; None to wait for BEYOND_S after
-                the deadline of the scenario
+    numbers     provider's test number by scenario
+    amount      amount in major units
+    patience_s  seconds to wait for each end; None for BEYOND_S after the scenario's deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -115,8 +112,8 @@ class RehearsalPlan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """Return the configured test numbers, or else the numbers of the simulated provider. Raises
-    ConfigurationError for an unknown scenario, and in a live environment without numbers."""
+    """Return the configured test numbers, else the simulated provider's. Raises ConfigurationError
+    for an unknown scenario, and in live without numbers."""
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
         known = ", ".join(EXPECTED)
@@ -139,7 +136,7 @@ SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
 
 LEAST: Final = 2
-"""Fewest scenarios of a rehearsal, because any test shows a successful payment."""
+"""Fewest scenarios of a rehearsal. Any test shows a successful payment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +159,7 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan, and store the results. Return the played scenarios in the
-    plan's order."""
+    """Play every scenario of the plan, store the results, and return them in the plan's order."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -177,8 +173,8 @@ async def play(
     patience_s: float | None,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario that has a number. Raises ConfigurationError if there is no provider, or
-    no number in a live environment."""
+    """Play every scenario that has a number. Raises ConfigurationError without a provider, or in
+    live without a number."""
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}
@@ -269,8 +265,8 @@ class _Stage:
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        """Start a payment a second time, and also ask the payment service again with the key of the
-        first start. The scenario passes if all answers name one session."""
+        """Start a payment a second time, and ask the service again with the first key. All answers
+        must name one session."""
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
@@ -296,8 +292,8 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Wait until the order's document is as expected and published, or until the time limit.
-        Return the document."""
+        """Wait until the order's document is as expected and published, or time runs out. Return
+        it."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip

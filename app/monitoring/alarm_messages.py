@@ -7,9 +7,9 @@ Between (2) and (4) other processes skip a notice. If this process dies there, t
 again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER, because
 receivers may know different things. A restart, or an alarm that comes and goes, is not a recovery.
 
-A person who takes an alarm becomes its owner, with a state, so that two people don't do the same
-work. The alarm still ends only when its reason ends. The owner is then deleted, but stays in the
-audit trail.
+A person who takes an alarm becomes its owner, with a state, so that two people do not do one job.
+The alarm still ends only with its reason. The owner is then deleted, but stays in the audit trail.
+Leaves out: detecting alarms (`watchdog`).
 """
 
 import json
@@ -41,18 +41,17 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time after which an alarm that no receiver has seen is over. The watchdog looks four times in
-this span."""
+"""Time after which an alarm that no receiver has seen is over: four rounds of the watchdog."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""Time for which the notice of a recovery is retried. The notice of an alarm is retried while it
+"""Time for which the notice of a recovery is retried. An alarm's notice is retried while it
 lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """A notice that an alarm was raised or has ended. POSTs state times in UTC; mails state local
-    times."""
+    """Notice that an alarm was raised or has ended. POSTs state times in UTC, mails in local
+    time."""
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -65,7 +64,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """Id of the notice. All attempts and all channels use the same id."""
+        """Id of the notice, equal for all attempts and channels."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -114,24 +113,19 @@ class AlarmNotice:
 
 
 class AlarmMessages:
-    """Object that sends notices of alarms through the configured channels."""
+    """Sender of notices of alarms through the configured channels."""
 
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
     ) -> None:
-        """Prepare a sender.
-
-        ways  channels by name, `post` or `mail`
-        to    recipients of mails
-        """
         self._context = context
         self._ways = ways
         self._to = to
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store a notice for each raised alarm and each channel. Mark the notices of alarms that
-        have ended."""
+        """Store a notice for each raised alarm and channel, and mark the notices of ended
+        alarms."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):
@@ -199,7 +193,7 @@ class AlarmMessages:
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
     """Build the sender of notices of alarms; None if nobody is notified. Raises ConfigurationError
-    if the secret for POSTs cannot be used for signatures."""
+    if the POSTs' secret cannot sign."""
     to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
     if not to:
         ways.pop("mail", None)
@@ -208,7 +202,7 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
 
 TakenState = Literal["looking", "waiting"]
 TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
-"""States of a taken alarm: the owner works on it, or waits for another, like the provider."""
+"""States of a taken alarm: the owner works on it, or waits for somebody else."""
 
 
 async def take_alarm(

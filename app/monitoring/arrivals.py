@@ -1,6 +1,6 @@
 """Alarms about arrivals: too few deliveries, or payments that belong to no order.
 
-Pure: this module asks no database and reads no clock.
+Leaves out: the database and the clock.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -14,18 +14,17 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Usual number of deliveries in a time span from which silence is not by chance. With ten
-independent deliveries on average, none arrives once in 22,000 times."""
+"""Usual deliveries in a time span from which silence is no chance. With ten independent ones on
+average, none arrives once in 22,000 times."""
 
 DAYS: Final = 7
-"""Number of earlier days on which the same time span is compared."""
+"""Earlier days on which the same time span is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest time span that is compared. If a silence is longer, only its beginning counts."""
+"""Longest time span that is compared: the beginning of a longer silence."""
 
 SESSIONS: Final = 3
-"""Number of sessions without an event that raises an alarm. With fewer, all customers may have
-left."""
+"""Sessions without an event that raise an alarm. With fewer, all customers may have left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 """Time that the first event of a session may take."""
@@ -36,9 +35,8 @@ class Arrivals:
     """Arrivals up to `now`.
 
     last      arrival of the last verified delivery; None if there never was one
-    usual     number of deliveries in the same part of the day on each of the DAYS days before, most
-              recent day first. This part begins at the time of day of `last`, ends at the time of
-              day of `now`, and is at most LONGEST long. Counting stops at EXPECTED
+    usual     deliveries from the time of day of `last` to that of `now`, at most LONGEST, on each
+              of the DAYS days before, most recent first. Counting stops at EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first
     """
 
@@ -70,37 +68,36 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the number of deliveries to expect. This is the median of the past days, but at most
-    the number a week ago. So a shop's quiet weekday raises no alarm.
+    """Return the deliveries to expect: the median of the past days, but at most those a week ago,
+    for a shop's quiet weekday.
 
-    days  number of deliveries of each past day; the last number is that of a week ago
+    days  deliveries of each past day; the last is a week ago
     """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Least age of judged payments, because the link to an order may come after the payment."""
+"""Least age of judged payments, because the link to an order may come later."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """Time for which the alarm lasts after the last such payment, as in `unread`."""
 
 LEAST: Final = 3
-"""Number of payments without an order that raises an alarm if the source never had a payment with
-an order. Fewer may be tests by the merchant."""
+"""Payments without an order that raise an alarm at a source that never had one with an order. Fewer
+may be tests."""
 
 MOST: Final = 20
-"""Number of payments without an order that raises an alarm if the source also had payments with
-orders. If one payment in five has an order, twenty in a row without an order happen once in a
-hundred times."""
+"""Payments without an order that raise an alarm at a source with orders. If one in five has an
+order, twenty without one happen once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Latest deliveries of all sources that are searched. Two percent of them are twenty."""
+"""Latest deliveries of all sources that are searched; two percent of them are twenty."""
 
 
 class Paid(NamedTuple):
-    """An event that states a successful payment.
+    """Event that states a successful payment.
 
-    payment  the key that all events of one payment share
+    payment  key that all events of one payment share
     tied     whether the payment belongs to an order
     """
 
@@ -156,7 +153,6 @@ def no_order(seen: Seen) -> Alarm | None:
 
 
 def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
-    """Return the payments without an order that justify an alarm, latest first."""
     never_tied = seen.whole and not any(paid.tied for paid in payments)
     latest = payments[:MOST]
     if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):

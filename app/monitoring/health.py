@@ -1,5 +1,5 @@
-"""State of the database in a few numbers, and so a proof that it can be read. Also finds when the
-public URL's certificate expires, as clients see it."""
+"""State of the database in a few numbers, which proves that it can be read. Also finds when the
+public URL's certificate expires."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -40,18 +40,15 @@ Found = TypeVar("Found")
 class PublicCertificate:
     """The public certificate as this process last saw it.
 
-    ends  when the certificate expires; EARLIEST if clients do not trust the certificate; None
-          before the first answer
+    ends  expiry; EARLIEST if clients do not trust it, None before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
-        """Prepare a probe of the URL. `look` is explained at `trusted_until`."""
         self._url, self._look = url, look
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Probe once and return whether there was an answer. If there was none, keep the last
-        result."""
+        """Probe once and return whether there was an answer. Without one, keep the last result."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -63,22 +60,21 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Largest count of due orders, of notifications, and of rows to be sealed. Counting millions would
-take a third of a second."""
+"""Largest count of due orders, notifications, and rows to seal. Counting millions would take a
+third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The state of the service for a person, which any process can read from the database.
+    """State of the service for a person, which any process can read from the database.
 
-    outcomes  number of orders by outcome
-    due       number of orders whose fold is due, at most COUNTED
-    unread    number of accepted records that are not read yet, and their bytes
-    aside     number of records set aside
-    notifications  numbers of waiting and of abandoned notifications of the shop, each at most
-                   COUNTED
-    sealed    number of leaves in the log, and of rows waiting for a leaf (at most COUNTED)
-    free      free bytes on the database's disk; None on a database server
+    outcomes       number of orders by outcome
+    due            orders whose fold is due, at most COUNTED
+    unread         number and bytes of accepted records that are not read yet
+    aside          records set aside
+    notifications  waiting and abandoned notifications of the shop, each at most COUNTED
+    sealed         leaves in the log, and rows waiting for one (at most COUNTED)
+    free           free bytes on the database's disk; None on a database server
     """
 
     outcomes: Mapping[str, int]
@@ -93,14 +89,13 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState(Overview):
-    """The state of the process that receives, for metrics.
+    """State of the process that receives, for metrics.
 
-    queue    number of arrivals that are not committed yet
-    read     number of deliveries read, by source and verdict
-    kept     bytes of deliveries that are read but still in the inbox
+    queue    arrivals that are not committed yet
+    read     deliveries read, by source and verdict
+    kept     bytes of read deliveries that are still in the inbox
     faults   consecutive batches of deliveries that could not be written
-    left     number of leaves in the last published checkpoint, and the instant of this checkpoint;
-             None if no checkpoint was published
+    left     leaves and instant of the last published checkpoint; None if there is none
     backup   instant of the last recorded backup; None if there is none
     refuses  sentence on why nothing can be written now; None if writing works
     """
@@ -115,19 +110,19 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which readiness must be known: a frozen database server never answers. A commit
-that waits for it is abandoned earlier."""
+"""Seconds within which readiness must be known, because a frozen database server never answers. A
+commit is abandoned earlier."""
 
 
 _left: Final = set[asyncio.Task[Any]]()
-"""Checks that were given up because they took too long, until they end."""
+"""Checks that took too long, until they end."""
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raise StoreUnavailable if the check takes longer than ANSWER_S.
+    """Return the result of a check. Raises StoreUnavailable after ANSWER_S.
 
-    After that time, the reads of the check are canceled. A commit is not canceled, because
-    canceling would lose its connection. A commit has time limits of its own.
+    The check's reads are then canceled. A commit is not, because canceling would lose its
+    connection; it has its own time limits.
     """
 
     async def limited() -> Found:
@@ -155,7 +150,7 @@ def nodes_of(context: AppContext) -> NodesWatch:
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return sentences on data that servers could lose, and on an unacknowledged takeover or
+    """Return sentences on data that servers could lose, and on an unaccepted takeover or
     restore."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
@@ -163,8 +158,8 @@ async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return one sentence on why nothing can be written now; None if writing works. Raise
-    StoreUnavailable or StorePoisoned if the store cannot even be read."""
+    """Return one sentence on why nothing can be written now; None if writing works. Raises
+    StoreUnavailable or StorePoisoned."""
     database, inbox = context.database, inbox_of(context)
     if database.poison is not None:
         raise StorePoisoned(database.poison)
@@ -184,11 +179,11 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return a sentence if the oldest delivery in the inbox has waited too long, or if no reader
-    was seen for too long. Otherwise return None.
+    """Return a sentence if the oldest delivery has waited too long, or no reader was seen for too
+    long; else None.
 
-    elsewhere  the instant at which this service began to wait for a separately started reader; None
-               if the service starts the reader itself
+    elsewhere  when this service began to wait for a separately started reader; None if it starts
+               the reader itself
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest
@@ -209,7 +204,7 @@ async def reader_behind(
 
 
 async def overview(context: AppContext) -> Overview:
-    """Read the overview. Raises StoreUnavailable or StorePoisoned if it cannot be read."""
+    """Read the overview. Raises StoreUnavailable or StorePoisoned."""
     unread = await context.inbox.backlog()  # waiting for one more connection would be a deadlock
     async with context.database.reading() as connection:
         counts = await _counts(context, connection, unread=unread)

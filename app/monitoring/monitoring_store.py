@@ -1,7 +1,7 @@
-"""Rows that the watchdog reads. Also the notices and owners of its alarms.
+"""Rows that the watchdog reads, and the notices and owners of its alarms.
 
-Time spans are searched by ids, which begin with their instant, so that no index on a time is
-needed. Every query is limited. Unreadable deliveries are rare, so they have their own index.
+Time spans are searched by ids, which begin with their instant, so no index on a time is needed.
+Every query is limited. Unreadable deliveries are rare, so they have their own index.
 """
 
 from collections.abc import Sequence
@@ -31,9 +31,8 @@ UNREADABLE: Final = (
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source "
     "/* deliveries WHERE verdict = 'unreadable' AND id >= $1 */"
 )
-"""Query for the latest unreadable deliveries, counted by source. Tests of `golive` are left out,
-and so are deliveries that a person has judged, and requests that anybody can send: from such
-sources only answers to our questions count."""
+"""Query for the latest unreadable deliveries by source. Left out are tests of `golive`, judged
+deliveries, and requests that anybody can send, except answers to our questions."""
 
 
 PAID: Final = (
@@ -58,8 +57,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return when the last verified delivery arrived; None if there was none. If a fast clock had
-    dated the delivery, return when the date was corrected."""
+    """Return when the last verified delivery arrived, with a fast clock's date corrected; None if
+    there was none."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -68,7 +67,7 @@ async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> I
 async def deliveries_between(
     connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
 ) -> int:
-    """Count verified deliveries from `start` until before `end`. Stop counting at `enough`."""
+    """Count verified deliveries from `start` to before `end`, up to `enough`."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries "
@@ -82,8 +81,7 @@ async def deliveries_between(
 async def unreadable_since(
     connection: AsyncConnection, start: Instant, *, unvouched: Sequence[str], enough: int
 ) -> dict[str, int]:
-    """Count unreadable deliveries by source. Only deliveries since `start` are counted, and of
-    these only the latest `enough`.
+    """Count the latest `enough` unreadable deliveries since `start` by source.
 
     unvouched  sources whose requests anybody can send
     """
@@ -102,8 +100,7 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return the times at which sessions were opened after `start`, oldest first. At most the first
-    `enough` times are returned."""
+    """Return when the first `enough` sessions after `start` were opened."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
@@ -115,8 +112,8 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return events that state a successful payment, latest first. Only the `looked_at` latest
-    deliveries before `until` are searched.
+    """Return events that state a successful payment, latest first, among the `looked_at` latest
+    deliveries before `until`.
 
     Each row has the source, the payment, the delivery, the arrival, and whether the payment belongs
     to an order.
@@ -127,8 +124,8 @@ async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: 
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return the sources that had a payment with an order after the instant `since`. Only the
-    `looked_at` latest events are searched."""
+    """Return the sources with a payment of an order after `since`, among the `looked_at` latest
+    events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -138,13 +135,13 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """Numbers of accepted deliveries in the last ninety days. Days are UTC days.
+    """Accepted deliveries in the last ninety days, by UTC days.
 
-    daily           the average of the last `days` days; `days` is at most seven
-    busiest_day     the number of deliveries on the busiest day; 0 if none came
-    day             the busiest day, counted in days since 1970
-    busiest_minute  the number of deliveries in the busiest minute; 0 if none came
-    minute          the busiest minute, counted in minutes since 1970
+    daily           average of the last `days` days, at most seven
+    busiest_day     deliveries on the busiest day; 0 if none came
+    day             busiest day, counted from 1970
+    busiest_minute  deliveries in the busiest minute; 0 if none came
+    minute          busiest minute, counted from 1970
     """
 
     daily: float = 0.0
@@ -191,7 +188,7 @@ async def arrival_rates(connection: AsyncConnection, *, now: Instant) -> Arrival
 
 
 class Stored(NamedTuple):
-    """Number of stored deliveries, and the bytes that the database takes on its disk."""
+    """Stored deliveries, and the bytes of the database on its disk."""
 
     deliveries: int
     size: int
@@ -210,9 +207,8 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
-    """Return the number of stored deliveries, and the size of the database. The size does not
-    include free pages of the database's file. Do not call this on a cluster, because other nodes
-    store the deliveries."""
+    """Return the number of stored deliveries, and the database's size without free pages. Not for a
+    cluster, whose other nodes store them."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table
@@ -225,14 +221,14 @@ async def stored_deliveries(connection: AsyncConnection) -> Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmMessage:
-    """The notice of one alarm over one channel.
+    """Notice of one alarm over one channel.
 
-    way        `post` or `mail`
-    seen_at    when a receiver last saw the alarm
-    over_at    when the alarm ended; None while it lasts
-    told_at    when the notice of the alarm's start was sent; None if it was not sent yet
-    tries      failed tries of the due notice
-    due_at     time of the next try; during a try, the end of the sender's claim
+    way      `post` or `mail`
+    seen_at  when a receiver last saw the alarm
+    over_at  when the alarm ended; None while it lasts
+    told_at  when the notice of its start was sent; None if not yet
+    tries    failed tries of the due notice
+    due_at   next try; during a try, the end of the sender's claim
     """
 
     alarm: str
@@ -248,8 +244,7 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that an alarm is raised or still lasts. If the alarm was marked as ended, remove that
-    mark."""
+    """Store that an alarm is raised or still lasts, even after its end."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -270,8 +265,8 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark an alarm as ended if no receiver has seen the alarm since `unseen_since`, and make its
-    notice due. Alarms that a fast clock dated in the future are also marked."""
+    """Mark an alarm that no receiver has seen since `unseen_since` as ended, and make its notice
+    due. A future date counts as unseen."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -286,10 +281,9 @@ async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
     """Return due notices of raised and ended alarms. An alarm may have ended before its first
-    notice was sent.
+    notice.
 
-    beyond  latest instant that a due time can have. If a due time is later, a fast clock has set
-            it, and the notice counts as due
+    beyond  latest instant of a due time. A later one was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(
@@ -305,8 +299,7 @@ async def messages_due(
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Claim a notice until an instant. Return False if another process was faster or has sent
-    it."""
+    """Claim a notice until an instant. Return False if another process was faster."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "
@@ -355,12 +348,11 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmOwner:
-    """The person who handles an alarm.
+    """Person who handles an alarm.
 
-    reason  the reason for which the alarm was raised; an alarm with another reason has its own
-            owner
+    reason  reason of the alarm; another reason has its own owner
     state   the owner's progress
-    at      the instant since which the person owns the alarm
+    at      since when the person owns the alarm
     """
 
     alarm: str

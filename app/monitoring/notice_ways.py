@@ -20,7 +20,7 @@ from app.providers.source import Source
 from reconcile.instants import HOUR, MINUTE, Duration, Instant
 
 LEASE: Final[Duration] = 5 * MINUTE
-"""Time for which a process claims a notice. A mail takes a small part of it."""
+"""Time for which a process claims a notice, many times that of a mail."""
 
 LIMIT_S: Final = 10.0
 """Seconds within which a POST must be answered."""
@@ -30,8 +30,7 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after this many failed tries. Each pause is twice the one before, up to a
-    limit."""
+    """Return the pause after this many failed tries, doubling up to a limit."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 
@@ -41,8 +40,7 @@ def latest_pause(now: Instant) -> Instant:
 
 
 class Notice(Protocol):
-    """Message to people, as a POST and as a mail. Each attempt to send the message uses the same
-    id."""
+    """Message to people, as a POST and as a mail, with one id for all attempts."""
 
     @property
     def id(self) -> str: ...
@@ -98,8 +96,8 @@ class MailsNotices:
 def notice_ways_of(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> dict[str, SendsNotices]:
-    """Build the configured channels, `mail` and `post`. Without a client there is no `post`. Raises
-    ConfigurationError if the secret of POSTs cannot sign."""
+    """Build the configured channels, `mail` and, with a client, `post`. Raises ConfigurationError
+    if the POSTs' secret cannot sign."""
     ways, alarms, reports = dict[str, SendsNotices](), settings.alarms, settings.reports
     server = mail_server(
         reports.mail_server, user=reports.mail_user, password=reports.mail_password

@@ -34,8 +34,8 @@ SKEW_WEAK: Final[Duration] = 3 * SECOND
 takes some time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Difference of clocks that must be corrected: a tenth of the usual tolerance of signatures. Such a
-clock is not synchronized at all."""
+"""Difference of clocks that must be corrected: a tenth of the usual tolerance of signatures, and
+far from a synchronized clock."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
@@ -51,10 +51,10 @@ NAMED: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The result of one check.
+    """Result of one check.
 
     state  `ok`; `weak` if it works but a person should know; `must` if a person must act
-    do     the advice to the person; None if there is none
+    do     advice to the person; None if there is none
     """
 
     what: str
@@ -68,18 +68,18 @@ def ok(what: str, sentence: str) -> Check:
 
 
 def weak(what: str, sentence: str, do: str | None = None) -> Check:
-    """Return a check result for something that works but has a weakness."""
+    """Return a check of something that works but has a weakness."""
     return Check(what=what, state="weak", sentence=sentence, do=do)
 
 
 def must(what: str, sentence: str, do: str) -> Check:
-    """Return a check result for something about which a person must act."""
+    """Return a check of something on which a person must act."""
     return Check(what=what, state="must", sentence=sentence, do=do)
 
 
 def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
-    """Yield a check for each problem of the configuration. A problem is a text: the variable, a
-    colon, and a sentence on what is wrong and what to write."""
+    """Yield a check for each problem of the configuration, a text such as `VARIABLE: what is
+    wrong`."""
     for line in problems:
         variable, _, sentence = line.partition(": ")
         yield must(variable, f"{sentence}.", MEND_SETTING)
@@ -93,8 +93,7 @@ MEND_SETTING: Final = (
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
     """Check that a service uses the present settings.
 
-    changed  variables that have changed since the service was started. A variable that names a file
-             has also changed if the file's content has changed
+    changed  variables that have changed since its start, in value or in the content of their file
     """
     if changed:
         more = len(changed) - NAMED
@@ -105,8 +104,8 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
 
 
 def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
-    """Report whether the most recently started service is ready, or each reason why it is not.
-    `answer` is the service's answer to GET /readyz."""
+    """Report whether the last started service is ready, or each reason why not, from its answer to
+    GET /readyz."""
     at = f"at {note.address}"
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
@@ -138,8 +137,8 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
-    """Check that this user may create files in the database's folder. SQLite creates its own files
-    there, and the first start creates keys there."""
+    """Check that this user may create files in the database's folder, as SQLite and the first start
+    do."""
     if not writable:
         yield must(
             "database folder",
@@ -150,8 +149,10 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
 
 
 def of_import_folder(folder: Path, *, usable: bool) -> Check:
-    """Check the watched folder. `usable` says whether the folder exists and files can be moved in
-    it."""
+    """Check the watched folder.
+
+    usable  whether it exists and files can be moved in it
+    """
     what = "import folder"
     if usable:
         return ok(what, f"{folder} is watched.")
@@ -195,7 +196,7 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that this program has created. No database backup contains the file.
+    """Check a key file that this program has created, and that no database backup contains.
 
     needed  whether the database already depends on the key
     """
@@ -209,8 +210,7 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
     """Check that every stored phone number can be found.
 
-    others  whether the database has digests that were made with another key, for example because
-            the key file was lost
+    others  whether the database has digests of another key, such as a lost one
     """
     if others:
         yield must(
@@ -363,9 +363,8 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
     """Check whether the shop must state the price of each order.
 
-    required  whether the settings require a price from the shop
-    since     the instant since which orders need a price; None if the service has not started since
-              `required` was set
+    required  whether the settings require it
+    since     since when orders need a price; None if the service has not started with this setting
     """
     what = "prices"
     if not required:
@@ -377,8 +376,8 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """Yield a check for each API token that expires soon. When a token expires, the program that
-    uses it is refused."""
+    """Yield a check for each API token that expires soon, and whose program will then be
+    refused."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -400,16 +399,15 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a raised alarm into a check. The alarm's sentence consists of the state, a colon, and
-    what a person should do."""
+    """Turn a raised alarm, whose sentence has a colon before what to do, into a check."""
     sentence, _, do = alarm.sentence.partition(": ")
     made = must if alarm.pressing else weak
     return made(name, f"{sentence}.", do.removesuffix("."))
 
 
 def of_merchant() -> Check:
-    """Return a check result that states the rule of one merchant: an order reference means one
-    order at all sources. Two shops must not share references."""
+    """Return a check that states the rule of one merchant: an order reference means one order at
+    all sources."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

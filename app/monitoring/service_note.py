@@ -29,10 +29,10 @@ _FACT: Final = "service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceNote:
-    """The service that was started last.
+    """Service that was started last.
 
-    address   scheme, host and port of the service
-    name      random name, chosen when the service starts
+    address   scheme, host and port
+    name      random name, chosen at its start
     settings  digest of each setting that differs from its default, by variable
     """
 
@@ -42,8 +42,8 @@ class ServiceNote:
 
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:
-    """Store a note which says that this process is the service that was started last. Raises the
-    errors of `Writer.commit`."""
+    """Store that this process is the service that was started last. Raises the errors of
+    `Writer.commit`."""
     assert context.phone_key is not None, "the serving process has created one"
     digests = settings_digests(context.settings, context.phone_key)
     note = ServiceNote(address=address, name=name, settings=digests)
@@ -57,8 +57,7 @@ async def noted_service(context: AppContext) -> ServiceNote | None:
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables whose value, or whose file's content, has changed since the noted
-    start."""
+    """Return the variables whose value or file has changed since the noted start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]

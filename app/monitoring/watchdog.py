@@ -1,11 +1,12 @@
 """Watchdog: looks regularly for problems that cost money and that nothing else reports.
 
 It looks for a slow reader, deliveries set aside, silence, unreadable deliveries, payments without
-an order (because of a profile, or because nobody decides about them), a wrong clock, a shop that
-accepts no notifications, held orders, events about money that no profile knows, failed or waiting
-scheduled work, unfinished erasures, and checkpoints that too few witnesses cosign.
+an order, a wrong clock, a shop that accepts no notifications, held orders, events about money that
+no profile knows, failed or waiting scheduled work, unfinished erasures, and checkpoints that too
+few witnesses cosign.
 
 To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms.
+Leaves out: notifying people (`alarm_messages`).
 """
 
 import asyncio
@@ -41,11 +42,11 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between two rounds of checks, unless a check is due earlier. A wrong clock is reported
-within a minute."""
+"""Seconds between two rounds of checks, unless one is due earlier. A wrong clock is reported within
+a minute."""
 
 AGAIN_S: Final = 2.0
-"""Least seconds between two rounds of checks that are requested."""
+"""Least seconds between two requested rounds of checks."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -57,8 +58,7 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time for which a shop may accept no notifications without an alarm, for example during a
-restart."""
+"""Time for which a shop may accept no notifications without an alarm, as in a restart."""
 
 
 NAMED: Final = 3
@@ -68,11 +68,9 @@ NAMED: Final = 3
 class Watched(NamedTuple):
     """Input of the watchdog.
 
-    ages         the deliveries that this process refused because they were too old; None if this
-                 process does not receive deliveries
-    unallocated  the payments without an order, if they were already counted
-    ends         a list to which each check adds the time at which a present condition becomes an
-                 alarm
+    ages         deliveries that this process refused for their age; None if it does not receive
+    unallocated  payments without an order, if already counted
+    ends         receives the time at which each present condition becomes an alarm
     """
 
     context: AppContext
@@ -81,8 +79,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is still too recent for an alarm. Also
-        add the instant at which it becomes an alarm to `ends`."""
+        """Return whether a condition that began at `since` is too recent for an alarm, and note in
+        `ends` when it is not."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -93,12 +91,12 @@ Look = Callable[[Watched], Awaitable[Alarm | None]]
 
 
 class Watch(NamedTuple):
-    """A watched condition.
+    """Watched condition.
 
     name    key in readiness, and in the metric `tallyhook_<name>_alarm`
-    figure  help text of the condition's metric
-    look    function that checks once, and returns the alarm if there is a reason
-    dated   whether `tallyhook_<name>_since_seconds` gives the start of the condition
+    figure  help text of the metric
+    look    checks once, and returns the alarm if there is a reason
+    dated   whether `tallyhook_<name>_since_seconds` gives its start
     """
 
     name: str
@@ -112,8 +110,7 @@ WATCHES: Final = list[Watch]()
 
 
 def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
-    """Return a decorator that adds a check to WATCHES. The name of the check is the name of the
-    decorated function."""
+    """Return a decorator that adds a check to WATCHES under its function's name."""
 
     def add(look: Look) -> Look:
         WATCHES.append(Watch(look.__name__.removeprefix("_"), figure, look, dated))
@@ -335,8 +332,8 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Bytes of read deliveries in the inbox that raise an alarm: five times the size at which the
-database's log is folded."""
+"""Bytes of read deliveries in the inbox that raise an alarm: five times the log's size when it is
+folded."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -510,15 +507,15 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
 class Watchdog:
     """Results of the last round of checks, for readiness, metrics and the feed.
 
-    alarms    raised alarms by the name of their Watch
-    findings  number of orders with each watched finding
-    sources   state of each source, with the explanation of its refusals
+    alarms       raised alarms by their Watch's name
+    findings     orders with each watched finding
+    sources      state of each source, with the explanation of its refusals
     unallocated  payments without an order
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
-        """Prepare a watchdog that has not checked yet. `messages` sends notices; None if nobody is
-        notified."""
+        """Prepare a watchdog that has not checked yet. `messages` sends notices; None to notify
+        nobody."""
         self._watched = watched
         self._messages = messages
         self._ends = list[Instant]()
@@ -538,11 +535,9 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` must be checked again, because it should now be raised
-        or ended. Return False if this returned True within the last AGAIN_S.
+        """Return whether the alarm `reader` must be checked again, at most once within AGAIN_S.
 
-        oldest  when the oldest unread delivery arrived; the receiver knows this without the
-                database
+        oldest  when the oldest unread delivery arrived, as the receiver knows without the database
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND
@@ -553,8 +548,7 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Run all checks once and log changes. Return 0, because the next round need not start at
-        once."""
+        """Run all checks once and log changes. Return 0, so that the next round may wait."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

@@ -18,8 +18,8 @@ class NoticeChoice:
     pace      `at_once` or `daily`
     way       `mail` or `post`
     address   recipient of mails; None for POSTs
-    position  number of the last audit entry that was sent to the operator
-    due_at    time of the next check; during a try, the end of the claim
+    position  last audit entry that was sent to the operator
+    due_at    next check; during a try, the end of the claim
     tries     failed tries since the last success
     """
 
@@ -68,11 +68,9 @@ async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice 
 async def choices_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> list[NoticeChoice]:
-    """Return the operators' choices of notices that are due for a check. There is no limit, because
-    a shop has only dozens of operators.
+    """Return all operators' choices that are due for a check.
 
-    beyond  latest instant that a due time can have. If a due time is later, a fast clock has set
-            it, and the choice counts as due
+    beyond  latest instant of a due time. A later one was set by a fast clock, and counts as due
     """
     rows = await connection.execute(
         text(
@@ -87,7 +85,7 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim a choice until an instant. Return False if another process was faster or the choice
+    """Claim a choice until an instant. Return False if another process was faster or it has
     changed."""
     claimed = await connection.execute(
         text(
@@ -107,8 +105,7 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store the number of the last entry that was sent to the operator. Do nothing if the operator
-    has changed the choice in the meantime."""
+    """Store the last entry sent to the operator, unless the choice has changed meanwhile."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "
@@ -121,8 +118,8 @@ async def put_looked(
 async def work_entries(
     connection: AsyncConnection, *, after: int, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return audit entries about assigned breaks and about new proposals, in order of their
-    numbers. Only entries whose number is greater than `after` are returned."""
+    """Return audit entries about assigned breaks and new proposals with numbers above `after`, in
+    order."""
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, facts FROM audit "

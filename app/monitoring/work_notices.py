@@ -6,7 +6,7 @@
     (4) store  the number of the last entry, so that nobody is notified twice
 
 A process that dies between (3) and (4) sends again, with the same id. A notice names no customer
-and no order. It links to the page with its subject.
+and no order, but links to its page.
 """
 
 import json
@@ -41,8 +41,7 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of the daily notice, counted from midnight in the merchant's zone: before people begin
-work."""
+"""Time of the daily notice from midnight in the merchant's zone, before people begin work."""
 
 MOST: Final = 200
 """Most entries in one notice. The other entries are in the next notice."""
@@ -53,8 +52,7 @@ ADDRESS_MAX: Final = 254
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """A task of an operator, with its sentence and the address of its page. The kind is
-    `break_assigned` or `approval_waits`."""
+    """Task of an operator, `break_assigned` or `approval_waits`, with its sentence and page."""
 
     kind: Literal["break_assigned", "approval_waits"]
     subject: str
@@ -64,9 +62,9 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """A notice of one operator's work. POSTs state times in UTC; mails state local times.
+    """Notice of one operator's work. POSTs state times in UTC, mails in local time.
 
-    id  the id, which is the same for all attempts to send the notice
+    id  equal for all attempts
     """
 
     id: str
@@ -127,7 +125,7 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator is notified; None if the operator is not notified."""
+    """Return how an operator is notified; None if not at all."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 
@@ -135,8 +133,11 @@ async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoic
 async def choose_notices(
     context: AppContext, operator: str, *, pace: Pace, way: Way, address: str, by: str | None
 ) -> None:
-    """Store how an operator is notified of work from now on. Raises UsageError for a channel that
-    is not configured, for a bad address, and for anyone but the operator or an admin."""
+    """Store how an operator is notified of work.
+
+    Raises UsageError for an unconfigured channel, a bad address, and anyone but the operator or an
+    admin.
+    """
     settled = address.strip() or None
     if pace != "off":
         if way not in ways_set_up(context):
@@ -263,8 +264,7 @@ class WorkNotices:
             )
 
     async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
-        """Return the task that an audit entry creates for the operator; None if the entry creates
-        no task."""
+        """Return the operator's task from an audit entry; None if there is none."""
         me = choice.operator
         if entry.who == me:
             return None

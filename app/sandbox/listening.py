@@ -2,8 +2,8 @@
 
     request ──bounded──▶ recorded, if asked for ──▶ sent on ──▶ the answer goes back
 
-Nothing is verified, stored or repeated. The sender gets the answer of the address, 502 if it could
-not be reached, or 504 if it took too long.
+Nothing is verified, stored or repeated. The sender gets the address's answer, 502 if it could not
+be reached, or 504 if it took too long.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from app.core.http import Exchange
 from app.core.recorded import MAX_BODY_BYTES, Recorded, of_request, send_on
 
 MOST_AT_ONCE: Final = 64
-"""Most requests that are forwarded at a time. Further requests wait."""
+"""Most requests forwarded at a time; others wait."""
 
 METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 STATUS_OF: Final = {"timed_out": 504}

@@ -1,7 +1,7 @@
 """Plays scripts: each step at its time, with newly signed events. Then compares the ledgers.
 
 Time spans are divided by `speed`, and dates in events are shifted accordingly. Records of the shop
-go to the API, which needs a token. Without a token, only the events are played.
+go to the API, which needs a token; without one, only the events are played.
 """
 
 import json
@@ -31,8 +31,7 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script. Either an event arrives from a provider, or the shop states a record
-    through the API."""
+    """Step of a script: an event from a provider, or a record of the shop for the API."""
 
     at: Instant
     source: str = ""
@@ -44,7 +43,7 @@ class ScriptStep:
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
         """Return the event's body.
 
-        moved  maps a moment of the script to the moment at which it is played
+        moved  maps a moment of the script to its playing
         """
         return "".join(
             each
@@ -58,7 +57,7 @@ class ScriptStep:
 class Script:
     """One order's events and records to play, in time order, with the signers of the events.
 
-    expected  the ledger that the receiver must show at `ends_at`
+    expected  ledger that the receiver must show at `ends_at`
     """
 
     order: str
@@ -70,9 +69,8 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Read a script. Raises UsageError for a file that is not a script. Raises ConfigurationError
-    if the sandbox cannot sign for a source, because the source's profile needs another kind of key.
-    """
+    """Read a script. Raises UsageError for another file, and ConfigurationError if the sandbox
+    cannot sign for a source."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -134,14 +132,14 @@ _PASSING: Final = (
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"),
     re.compile(r"\b\d+ (?:d|h|min|s|ms)\b"),
 )
-"""Parts that differ between runs of one order: ids of records, moments, durations."""
+"""Patterns of what differs between runs of one order: record ids, moments, durations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The receiver to which a script is played.
+    """Receiver to which a script is played.
 
-    token  token of the receiver's API; None to leave out the shop's records
+    token  token of its API; None to leave out the shop's records
     """
 
     client: httpx2.AsyncClient
@@ -152,8 +150,7 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address for a source's events. If there are several sources, each has its own
-        path."""
+        """Return the address for a source's events, with a path for each if there are several."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
@@ -165,8 +162,10 @@ class Stage:
 
 
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Play a script to its end. Return the differences from the expected ledger. Raises
-    UnreachableError if the receiver does not answer, and UsageError for a wrong token."""
+    """Play a script to its end. Return the differences from the expected ledger.
+
+    Raises UnreachableError if the receiver does not answer, and UsageError for a wrong token.
+    """
     begin, first = stage.clock.now(), script.steps[0].at
 
     def moved(moment: Instant) -> Instant:
@@ -240,7 +239,7 @@ class _Player:
         return f"the shop: {word}"
 
     async def compare(self) -> None:
-        """Request the order's ledger, and note how it differs from the expected ledger."""
+        """Note how the order's ledger differs from the expected one."""
         headers = [("authorization", f"Bearer {self._stage.token}")]
         answer = await self._ask("GET", self._stage.order(self._script.order), headers=headers)
         document = _json(answer)
@@ -259,8 +258,7 @@ class _Player:
 
 
 def comparable(value: Any) -> Any:
-    """Return the value without record ids, moments and durations, which differ between two runs of
-    one order."""
+    """Return the value without record ids, moments and durations, which differ between runs."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)

@@ -33,8 +33,7 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Outcomes of a payment by the kinds of its events, the strongest first. A payment that stays
-pending times out."""
+"""Outcomes of a payment by its events' kinds, the strongest first. A pending payment times out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
@@ -99,16 +98,16 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """Return the outcome of a payment. It follows from the events of the payment: the kind of event
-    that ranks first decides."""
+    """Return the outcome of a payment: the kind of event that ranks first decides."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """Return the outcome that a correct receiver states when all deliveries have arrived and all
-    deadlines have passed. The money of payments with contradictory events is not compared with the
-    price."""
+    """Return the outcome that a correct receiver states after all deliveries and deadlines.
+
+    The money of payments with contradictory events is not compared with the price.
+    """
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
     doubted = {h.payment for h in happenings if h.contradicted}
@@ -135,7 +134,7 @@ def outcome_of(order: Money, happenings: list[Happening]) -> str:
 
 
 def _outcome_unpaid(happenings: list[Happening]) -> str:
-    """Return the outcome of the payment that ended last, if no payment has money."""
+    """Return the outcome of the payment that ended last, if none has money."""
     ends = {h.payment: payment_outcome(happenings, h.payment) for h in happenings}
     if "authorized" in ends.values():
         return "authorized"
@@ -148,7 +147,7 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth about all orders. `changes` counts changes, so that the truth file is written when
+    """The truth about all orders. `changes` counts changes, so that the file is written when
     needed."""
 
     def __init__(self) -> None:
@@ -241,7 +240,7 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Write the file, unless the file is up to date. Raises OSError."""
+        """Write the file unless it is up to date. Raises OSError."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
@@ -269,9 +268,10 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Plan all actions of a session, in time order. If several actions have the same instant,
-    events happen before deliveries are sent. A step is left out if its amount is zero, such as a
-    refund of the rest after a full refund."""
+    """Return all actions of a session, in time order, events before deliveries.
+
+    Steps with an amount of zero are left out, such as a refund of the rest after a full refund.
+    """
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
         if session.amount(step.amount).minor <= 0:
@@ -311,8 +311,8 @@ class SandboxAnswer:
     """Answer with status 201.
 
     body      body of the answer
-    replayed  whether the answer repeats an earlier answer
-    dropped   whether the connection is closed without sending the answer
+    replayed  whether it repeats an earlier answer
+    dropped   whether the connection is closed without it
     """
 
     body: bytes
@@ -322,8 +322,7 @@ class SandboxAnswer:
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of deliveries that are not sent yet (pending) or not acknowledged yet
-    (undelivered)."""
+    """Deliveries that are not sent yet (pending) or not acknowledged yet (undelivered)."""
 
     pending: int = 0
     undelivered: int = 0
@@ -332,7 +331,7 @@ class Counts:
 class Provider:
     """The simulated provider, with all checkout sessions of a run.
 
-    `fault` is the reason why the provider plays no more scenarios; None if there is no fault.
+    `fault` is why it plays no more scenarios; None if there is no fault.
     """
 
     def __init__(
@@ -357,8 +356,8 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Start to play the scenarios of sessions in this task group. Raises OSError if the truth
-        file cannot be written."""
+        """Play the scenarios of sessions in this task group. Raises OSError if the truth file
+        cannot be written."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)
@@ -438,7 +437,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Write the truth file if it is out of date. Set `fault` to the reason if that fails."""
+        """Write the truth file if it is out of date. If that fails, set `fault`."""
         try:
             await self.truth_file.flush()
         except OSError as error:

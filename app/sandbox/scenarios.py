@@ -1,7 +1,7 @@
 """The sixteen scenarios as one table: what the simulated customer and the network do.
 
-A scenario is data: a new one is a row, and no code depends on its number. Times are in units after
-the session is opened.
+A scenario is a row of data, and no code depends on its number. Times are in units after the session
+is opened.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,10 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""Rule for an amount: the order's amount, some minor units less, a third of it, or what is left of
-it."""
+"""Rule for an amount: the order's, some minor units less, a third of it, or the rest of it."""
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""Kind of a delivered copy of an event: unchanged, properly signed with another amount, or changed
-after it was signed."""
+"""Kind of a delivered copy: unchanged, signed with another amount, or changed after signing."""
 
 Start = Literal["opening", "expiry"]
 """Instant from which the time of a delivery is counted."""
@@ -25,16 +23,15 @@ Start = Literal["opening", "expiry"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioStep:
-    """An event of a scenario.
+    """Event of a scenario.
 
-    at        when the event happens (`occurred_at`), in units after the opening
-    sent      when the event is first delivered, in units after `sent_after`; None if it is
-              delivered when it happens
+    at        when it happens (`occurred_at`), in units after the opening
+    sent      when it is first delivered, in units after `sent_after`; None for when it happens
     attempt   number of the customer's attempt to pay, from 1
-    amount    rule for the amount of the payment, refund or dispute
+    amount    rule for the amount
     movement  name that all steps of one refund or dispute share; None for payments
-    reason    code that the provider gives for a decline
-    copies    deliveries of the event, in order. Each delivery is repeated until it is acknowledged
+    reason    code of a decline
+    copies    deliveries in order, each repeated until it is acknowledged
     """
 
     kind: str
@@ -76,8 +73,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return a different amount of money. An amount above 100 minor units becomes 100 units less,
-    and one minor unit becomes 100 units more. Any other amount becomes one unit less."""
+    """Return a different amount: 100 minor units less, or else one less, or 100 more than one
+    unit."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 
@@ -232,5 +229,5 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for
 
 
 def scenario_for(phone: str | None) -> Scenario:
-    """Return the scenario for a phone number's last two digits; scenario 01 if there is none."""
+    """Return the scenario for a phone number's last two digits, by default 01."""
     return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

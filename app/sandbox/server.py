@@ -75,11 +75,10 @@ EXTENSION: Final = "tallyhook.sandbox.drop"
 
 
 class DroppingProtocol(HttpToolsProtocol):
-    """Uvicorn protocol that puts a function into each request's scope. The function closes the
-    connection."""
+    """Uvicorn protocol that puts a function to close the connection into each request's scope."""
 
     def on_message_begin(self) -> None:
-        """Begin a request, and put the function that closes the connection into its scope."""
+        """Begin a request, with the function that closes the connection in its scope."""
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: {"close": self.transport.close}}
 
@@ -87,8 +86,7 @@ class DroppingProtocol(HttpToolsProtocol):
 class DroppedConnection(Response):
     """Response that closes the connection without an answer.
 
-    Servers for in-process clients lack the extension that closes connections. There it raises
-    ConnectionAbortedError.
+    In-process servers lack that extension, and raise ConnectionAbortedError.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,7 +117,7 @@ def build_sandbox(
     """Build the application, which plays scenarios during its lifespan.
 
     clock, sleep  must agree with each other
-    transport     transport that receives the deliveries instead of the network
+    transport     receives the deliveries instead of the network
     """
     clock = clock or SystemClock()
     client = webhook_sender.webhook_client(settings, transport)
@@ -155,8 +153,8 @@ def build_sandbox(
 
 
 class _Server(uvicorn.Server):
-    """Server that stops normally on SIGTERM and SIGINT as soon as its port is open. Uvicorn itself
-    would raise the signals again. Before the port is open, signals end the process."""
+    """Server that stops normally on SIGTERM and SIGINT once its port is open. Uvicorn's own would
+    raise the signals again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

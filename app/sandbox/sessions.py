@@ -1,7 +1,7 @@
 """Checkout sessions: idempotency keys, validation of requests, and the session itself.
 
-All references of a session are drawn when it is opened, from a generator seeded with the run's seed
-and the idempotency key. So neither concurrency nor the clock changes them.
+All references of a session are drawn when it is opened, by the run's seed and the idempotency key.
+So neither concurrency nor the clock changes them.
 """
 
 import json
@@ -33,7 +33,7 @@ FieldProblem = tuple[str, str]
 
 
 class RefusalError(Exception):
-    """A request that the provider refuses. `status` and `code` are for programs."""
+    """Error for a request that the provider refuses. `status` and `code` are for programs."""
 
     def __init__(
         self,
@@ -102,8 +102,7 @@ FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of an idempotency key. `answer` is the body of the 201 answer; None until that answer
-    was given."""
+    """State of an idempotency key. `answer` is the body of its 201; None before."""
 
     digest: str
     running: bool = False
@@ -120,8 +119,11 @@ class IdempotencyKeys:
 
     @contextmanager
     def admit(self, key: str, digest: str) -> Iterator[IdempotencyEntry]:
-        """Reserve the key's entry while its request runs. Raises RefusalError: 422 for another
-        body, 409 while another request uses the key, 503 if there is no room for another key."""
+        """Reserve the key's entry while its request runs.
+
+        Raises RefusalError: 422 for another body, 409 while another request uses the key, 503 if
+        there is no room.
+        """
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= self._limit:
@@ -171,8 +173,8 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """Parse JSON, with all numbers as Decimal. Raises ValueError for invalid JSON. The message of
-    the error is a sentence.
+    """Parse JSON, with all numbers as Decimal. Raises ValueError, with a sentence, for invalid
+    JSON.
 
     Repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond MAX_DEPTH are
     refused.
@@ -203,8 +205,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def request_digest(document: Any) -> str:
-    """Return a document's digest. Spaces, order of names and notation of numbers don't change
-    it."""
+    """Return a document's digest, whatever its spaces, order of names and notation of numbers."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -219,8 +220,8 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return equal text for equal numbers, such as 1500, 1500.00 and 15e2. The function works on
-    digits, so that 1e999999999 takes little time."""
+    """Return equal text for equal numbers, such as 1500, 1500.00 and 15e2, quickly even for
+    1e999999999."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
@@ -342,7 +343,7 @@ def open_session(
     unit_s: float,
     lifetime_units: float,
 ) -> CheckoutSession:
-    """Open a session at `now`, with the scenario that its phone number selects."""
+    """Open a session at `now`, with the scenario of its phone number."""
     chance = random.Random(f"{seed}:{key}")  # noqa: S311  # a simulation that must repeat itself
     scenario = scenario_for(asked.phone)
     unit = Duration(round(unit_s * SECOND))

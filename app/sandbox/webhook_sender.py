@@ -1,7 +1,7 @@
 """Delivers signed events to the receiver, and repeats them until it acknowledges them.
 
-Each try is signed anew, with the same event id and a new timestamp. A redirect is not followed and
-is no acknowledgement. First tries are sent in order. Failed ones are repeated in the background.
+Each try is signed anew, with one event id and a new timestamp. A redirect is not followed and is no
+acknowledgement. First tries are sent in order; failed ones are repeated in the background.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """Signer that signs as a source does. It is the only code shared with the receiver."""
+    """Signer like a source: the only code shared with the receiver."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers that sign `body` as event `event_id` at `now`."""
@@ -31,8 +31,8 @@ class WebhookSigner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A delivery. `signed` is the body that the signature covers, and `sent` the body that is sent.
-    If the bodies differ, a refusal (4xx) is correct and ends the delivery."""
+    """A delivery, with the `signed` and the `sent` body. If they differ, a refusal (4xx) is correct
+    and ends it."""
 
     event_id: str
     signed: bytes
@@ -44,15 +44,14 @@ class Parcel:
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
-        """Return whether an answer's status ends the delivery. The status is None without an
-        answer."""
+        """Return whether an answer's status, None without an answer, ends the delivery."""
         if status is None:
             return False
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)
 
 
 class WebhookSender:
-    """Sends parcels to one webhook URL, a limited number at a time."""
+    """Sender of parcels to one webhook URL, a limited number at a time."""
 
     def __init__(
         self,
@@ -71,13 +70,12 @@ class WebhookSender:
         self._limiter = anyio.CapacityLimiter(settings.max_concurrent)
 
     async def deliver_once(self, parcel: Parcel) -> bool:
-        """Send a delivery once. Return whether the answer ends the delivery, so that it is not
-        repeated."""
+        """Send a delivery once. Return whether the answer ends it."""
         async with self._limiter:
             return parcel.is_settled_by(await self._post(parcel))
 
     async def deliver_again(self, parcel: Parcel) -> None:
-        """Repeat a delivery, with growing pauses, until a try ends the delivery."""
+        """Repeat a delivery, with growing pauses, until an answer ends it."""
         tries = 0
         schedule = self._settings.retry_schedule_units
         while True:
@@ -104,7 +102,7 @@ class WebhookSender:
 def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
-    """Build the HTTP client for deliveries. It uses no proxy, so that only the receiver is
+    """Build the HTTP client for deliveries, without a proxy, so that only the receiver is
     tested."""
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,

@@ -1,4 +1,4 @@
-"""Checkpoints that were published, and the witnesses that cosign them.
+"""Checkpoints that were published, and the witnesses that cosign them. Leaves out publishing.
 
 Every departure (a published checkpoint) is kept forever, so that any of them can prove that a log
 was rewritten.
@@ -22,9 +22,8 @@ DepartureWay = Literal["published", "folder", "mail", "post"]
 class Departure:
     """One published checkpoint.
 
-    way   channel of the publication: a DepartureWay, or the verifier key of the witness that
-          cosigned the checkpoint
-    at    when the checkpoint was published; for a witness, the time that it stated
+    way   channel: a DepartureWay, or the verifier key of the witness that cosigned
+    at    when it was published; for a witness, the time that it stated
     line  line of the note with the cosignature; None for a DepartureWay
     """
 
@@ -36,7 +35,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Store that a checkpoint was published on a channel. Do nothing if that is stored already."""
+    """Store that a checkpoint was published on a channel, once."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -49,8 +48,7 @@ async def add_departure(connection: AsyncConnection, departure: Departure) -> No
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """Return up to `limit` published checkpoints after (`size`, `way`), sorted by size and then by
-    channel."""
+    """Return up to `limit` published checkpoints after (`size`, `way`), by size and channel."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -73,8 +71,8 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and the last time at which any channel
-    published that checkpoint. Return None if no checkpoint was published."""
+    """Return the size of the largest published checkpoint, and when a channel last published it;
+    None if there is none."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -115,8 +113,8 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the size of the smallest checkpoint that covers a leaf and has enough cosignatures of
-    these witnesses. Return None if there is no such checkpoint."""
+    """Return the size of the smallest checkpoint over a leaf with enough cosignatures of these
+    witnesses; None if there is none."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -143,14 +141,14 @@ async def last_cosigned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessState:
-    """The known state of one witness, by its verifier key.
+    """Known state of one witness, by its verifier key.
 
-    size         size of the largest checkpoint that it has cosigned; 0 if none
-    cosigned_at  when the witness cosigned, by its own clock
-    next_at      the earliest time to ask the witness again
+    size         largest checkpoint that it has cosigned; 0 if none
+    cosigned_at  when it cosigned, by its own clock
+    next_at      earliest time to ask it again
     failures     failed requests since its last cosignature
-    since        when the first of these requests failed
-    problem      code for why the last request gave no cosignature; None if it gave one
+    since        when the first of these failed
+    problem      code for why the last request failed; None if it did not
     """
 
     witness: str
@@ -176,10 +174,10 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Reserve a witness for this worker until the instant `until`, so that only one worker asks.
-    Return whether the reservation succeeded.
+    """Reserve a witness for this worker until `until`, so that only one asks. Return whether that
+    succeeded.
 
-    before  value of the witness's `next_at` when it was read; None if the witness was never asked
+    before  the witness's `next_at` as read; None if it was never asked
     """
     rows = await connection.execute(
         text(

@@ -5,10 +5,10 @@ commitments to the row's content. Bodies and headers are represented by their SH
 holds no readable text, and a deletion leaves the log intact. Numbers are whole and below 2**53;
 times are microseconds since 1970.
 
-A leaf names its order by a commitment (`of`). It states its position among the order's leaves
-(`nth`) and the number of the previous leaf (`after`). So a leaf that lies between two shown leaves
-cannot be omitted unnoticed. If a delivery is later read differently or assigned to an order, a leaf
-of the kind `reading` records the change.
+A leaf names its order by a commitment (`of`), and has its position among the order's leaves (`nth`)
+and the number of the previous one (`after`). So no leaf between two shown ones can be omitted
+unnoticed. A leaf of the kind `reading` records that a delivery was later read differently or
+assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
 a member may be added only if it is omitted for earlier rows, or belongs to a new kind.
@@ -37,17 +37,16 @@ Members = dict[str, Any]
 """A JSON object of text, whole numbers and null."""
 
 READING: Final = "reading"
-"""Kind of a leaf that records a later reading of a delivery. It has no row of its own."""
+"""Kind of a leaf for a later reading of a delivery. It has no row of its own."""
 
 
 class Sealable(NamedTuple):
     """Present content of one row.
 
-    subject  identifier of the row, unique among the rows of all kinds
-    order    reference of the order that the leaf names; None if the row belongs to no order
-    said     the parts of the row's content; None for a tree of all orders. For a delivery, the
-             value is its event as a row of EVENT_COLUMNS. If no event could be read from the
-             delivery, the value is None
+    subject  identifier, unique among the rows of all kinds
+    order    reference of the order that the leaf names; None if there is none
+    said     parts of the row's content; None for a tree of all orders. For a delivery, its event as
+             a row of EVENT_COLUMNS, or None if unreadable
     """
 
     kind: str
@@ -58,7 +57,7 @@ class Sealable(NamedTuple):
 
     def written(self) -> commitments.Written | None:
         """Return the canonical JSON of the parts. Raises TypeError or ValueError for an altered row
-        that has no canonical form."""
+        without canonical form."""
         said = self.said
         if said is None:
             return None
@@ -67,7 +66,7 @@ class Sealable(NamedTuple):
 
 class LeafPlace(NamedTuple):
     """Position of a leaf among its order's leaves: the order's commitment in hex, the leaf's
-    ordinal, and the number of the previous leaf."""
+    ordinal, and the previous leaf's number."""
 
     of: str
     nth: int
@@ -84,8 +83,7 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """Parse the JSON document of the leaf. Raises ValueError if the document is not a JSON
-        object."""
+        """Parse the JSON document of the leaf. Raises ValueError if it is no JSON object."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")
@@ -97,8 +95,10 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Return whether the first of an order's leaves is dated before the UTC day of the instant. An
-    order whose first leaf is of the kind `reading`, which has no date, counts as older."""
+    """Return whether the first of an order's leaves is dated before the UTC day of the instant.
+
+    A first leaf of the kind `reading`, which has no date, counts as older.
+    """
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
 
@@ -107,11 +107,10 @@ def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
 class Kind:
     """One kind of sealed rows.
 
-    columns   columns of `table`; the first column is the key
-    numbered  whether the keys are the numbers 1, 2, 3 … in commit order. Other keys are ids, and
-              their writers must mark new rows
-    sealable  function that builds the sealed content. It gets the values of `columns`, followed by
-              the values of `beside`
+    columns   columns of `table`; the first is the key
+    numbered  whether the keys are 1, 2, 3 … in commit order. Otherwise they are ids, and writers
+              must mark new rows
+    sealable  builds the sealed content from the values of `columns` and `beside`
     beside    columns of another table
     joined    SQL that joins the other table
     """
@@ -162,8 +161,8 @@ def leaf_of(
 ) -> Leaf:
     """Return the leaf that seals a row's present content.
 
-    place   position among the order's leaves; None if the row belongs to no order
-    secret  secret from which the salts of the parts are derived; None seals no parts
+    place   position among the order's leaves; None without an order
+    secret  secret behind the salts of the parts; None seals no parts
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
@@ -177,7 +176,6 @@ def leaf_of(
 
 
 def digest_of_text(text: str | None) -> str | None:
-    """Return the SHA-256, in hex, of a text in UTF-8; None if the text is None."""
     if text is None:
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -208,9 +206,8 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return the parts of an event, from a row of EVENT_COLUMNS. They are built without an Event
-    object, because every delivery is sealed with its parts. A test compares them with the event's
-    document."""
+    """Return the parts of an event from a row of EVENT_COLUMNS, fast, because every delivery is
+    sealed. A test compares them with the event's document."""
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -238,10 +235,10 @@ _PLACES: Final = {
     name: place
     for place, name in enumerate((*mapping.EVENT_COLUMNS, "money", "order_money", "refunded_total"))
 }
-"""Positions of the values that make up an event's parts: first its columns, then its amounts."""
+"""Positions of the values in an event's parts: its columns, then its amounts."""
 
 _CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
-"""Columns with currencies. The column before each has the amount in that currency."""
+"""Columns with currencies. The column before each has the amount."""
 
 _TEXTS: Final = ("claim", "digest", "kind", "method", "shop", "source", "standing", "unclear")
 _JSON: Final = ("money", "order_money", "parts", "refunded_total", "revocable_days", "states")
@@ -259,13 +256,12 @@ _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event, each with its column. `said` has the column of the digest, which is never
-empty."""
+"""Parts of an event with their columns. `said` has the digest's, which is never empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a leaf of kind `reading`. The leaf records what was read from a
-    delivery, and its order. The number of the leaf is later appended to its subject."""
+    """Return the content of a `reading` leaf: what was read from a delivery, and its order. The
+    leaf's number is appended to its subject later."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -276,14 +272,13 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the id of the delivery from the subject of a leaf. The kind of the leaf is `delivery`
-    or `reading`."""
+    """Return the id of the delivery from the subject of a `delivery` or `reading` leaf."""
     return subject.split(":")[1] if ":" in subject else subject
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the sealed content of a record, in the form of history.json. It includes the digest of
-    the text that is stored with the record."""
+    """Return the sealed content of a record, in the form of history.json, with the digest of its
+    stored text."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
@@ -316,8 +311,7 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Values of flags as stored. Any other number is sealed unchanged, because somebody has altered the
-row."""
+"""Values of flags as stored. Any other number shows an altered row, and is sealed unchanged."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
@@ -331,7 +325,7 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
 
 
 def _parsed(text: str) -> Any:
-    """Return the parsed JSON, or the text itself if it is not JSON because the row was altered."""
+    """Return the parsed JSON, or the text itself if the row was altered."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,9 +1,8 @@
 """Rows without a leaf in the log: marked rows, numbered rows, and rows that a sweep finds.
 
-Ids do not commit in order, so a sealer cannot rely on their order. Rows with our own ids are marked
-in the transaction that writes them, so that a mark is visible when its rows are. Rows that are
-numbered in commit order need no mark. A sweep over the ids finds all other rows. A row that already
-has a leaf is skipped, so finding it twice is harmless.
+Ids do not commit in order. So rows with our own ids are marked in the transaction that writes them,
+and a mark is visible when its rows are. Rows that are numbered in commit order need no mark. A
+sweep over the ids finds all others. A row that has a leaf is skipped. Leaves out: sealing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,18 +18,17 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Marks read at a time. Each stands for the rows of one transaction, at most some thousands."""
+"""Marks read at a time, each for the rows of one transaction, at most some thousands."""
 
 ALL: Final = 2**62
 """A limit above any number of rows."""
 
 SWEPT: Final = "sealed ids"
-"""Prefix of facts in `meta`, followed by a kind's name: the id that the kind's sweep has reached,
-or "" once the sweep is over."""
+"""Prefix of facts in `meta`, before a kind's name: the id that its sweep has reached, or "" at the
+end."""
 
 SEALED: Final = "sealed"
-"""Prefix of counters, followed by a kind's name: the number up to which rows of the kind are
-sealed."""
+"""Prefix of counters, before a kind's name: the number up to which its rows are sealed."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
@@ -39,8 +37,7 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that may have a new reading or a new order. The marks cause the change to be
-    sealed."""
+    """Mark deliveries that may have a new reading or order, so that the change is sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -56,12 +53,12 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and the changes to store together with their new leaves.
+    """Rows without a leaf, and the changes to store with their new leaves.
 
-    size      number of leaves in the log when the rows were read
-    read      existing leaves on the reading of each delivery whose reading may have changed
+    size      leaves in the log when the rows were read
+    read      existing leaves on each delivery whose reading may have changed
     marks     numbers of the marks to delete
-    counters  number of the last sealed row of each numbered kind, by the kind's name
+    counters  last sealed row of each numbered kind, by the kind's name
     swept     id that the sweep of each kind has reached, by the kind's name
     full      whether there may be more rows than one round takes
     """
@@ -86,8 +83,8 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return about `limit` rows without a leaf. Take marked rows first, then numbered rows, then
-    rows that a sweep finds."""
+    """Return about `limit` rows without a leaf: marked rows, then numbered ones, then swept
+    ones."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}
@@ -172,8 +169,7 @@ async def _numbered(
 async def _swept(
     connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
 ) -> list[leaf_store.Sealable]:
-    """Return the next rows in id order that have no leaf. Return an empty list if the sweep is
-    over."""
+    """Return the next rows in id order that have no leaf; none if the sweep is over."""
     name = f"{SWEPT} {kind.name}"
     after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
     if after == "":
@@ -199,8 +195,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects that are not sealed yet. The caller must not delete the data of these
-    subjects."""
+    """Return the subjects that are not sealed yet, whose data must not be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -214,8 +209,8 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, up to `enough`. Rows that only a sweep finds do not
-    count."""
+    """Count the rows that wait for a leaf, up to `enough`, without those that only a sweep
+    finds."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -239,8 +234,8 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of each row that has one of these subjects. Sealed rows are
-    included, and missing rows are left out."""
+    """Return the present content of the rows with these subjects, even sealed ones. Missing rows
+    are left out."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -249,8 +244,8 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of deliveries that were read again. Each subject is the subject of
-    a leaf of kind `reading`."""
+    """Return the present content of deliveries that were read again, by the subjects of their
+    `reading` leaves."""
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

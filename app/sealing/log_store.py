@@ -44,8 +44,7 @@ class SignedHead:
 class Growth:
     """Result of one round of sealing.
 
-    signed  the checkpoint that the round creates; None if the round adds no leaves and only deletes
-            marks
+    signed  checkpoint of the round; None if it only deletes marks
     """
 
     found: Unsealed
@@ -56,7 +55,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Extend the log. Return False if another process extended it after it was read."""
+    """Extend the log. Return False if another process extended it meanwhile."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -99,7 +98,7 @@ _LEAVES_OF: Final = statement(
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
-    """Return the leaves of these subjects. Subjects that are not sealed have no entry."""
+    """Return the leaves of these subjects, without unsealed ones."""
     rows = await select_in(connection, sql=_LEAVES_OF, values=set(subjects))
     return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
@@ -163,8 +162,8 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf; None if there is none yet. Once there is one,
-    the result never changes."""
+    """Return the first checkpoint that covers a leaf, which never changes; None if there is none
+    yet."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
@@ -185,9 +184,9 @@ class EarlierOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The log's origin, and the public keys in hex that have signed for the log, newest last.
+    """Origin of the log, and the public keys in hex that have signed for it, newest last.
 
-    earlier       the origins before this one, oldest first: see `change_origin`
+    earlier       origins before this one, oldest first: see `change_origin`
     endorsements  signature of the previous key over each key, in hex; None if there is none
     """
 
@@ -205,8 +204,8 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return the number of leaves that the log had when it gave up an earlier origin. Return
-        None for the present origin."""
+        """Return the number of leaves when the log gave up an earlier origin; None for the present
+        one."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -214,7 +213,7 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows of meta with the origins. The second has pairs of origin and size in JSON."""
+"""Names of the rows of meta with the origins; the second has pairs of origin and size in JSON."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
@@ -266,7 +265,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
     """Change the origin of checkpoints over more leaves than the log has now. No process may seal
-    meanwhile, because a signer uses the origin that it was opened with."""
+    meanwhile, because a signer keeps the origin that it was opened with."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(

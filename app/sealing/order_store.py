@@ -37,10 +37,10 @@ SECRET: Final = "log secret"  # noqa: S105  # where it is kept
 
 @dataclass(slots=True, kw_only=True)
 class NamedOrder:
-    """The pseudonym that names an order in the log's leaves.
+    """Pseudonym that names an order in the log's leaves.
 
     leaves  number of the order's leaves
-    last    number of the newest leaf; None if the order has no leaf
+    last    newest leaf; None if there is none
     fresh   whether the database has no row for the order yet
     """
 
@@ -57,11 +57,6 @@ class OrderBook:
     """Pseudonyms and leaf counts of the orders in one batch, updated with each leaf."""
 
     def __init__(self, orders: Iterable[NamedOrder], *, count: int, secret: bytes | None) -> None:
-        """Start with the batch's orders that already have a row.
-
-        count   number of all orders that have a row
-        secret  the log's secret; None if there is none yet
-        """
         self._orders = {each.order: each for each in orders}
         self._count = count
         self._changed: dict[str, NamedOrder] = {}
@@ -90,12 +85,8 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether a delivery needs no further leaf of kind `reading`. There are two such
-        cases:
-
-        - the delivery has no leaf yet. Its first leaf will record the order and the reading
-        - the last leaf of the delivery already records the present order and the present reading
-        """
+        """Return whether a delivery needs no further `reading` leaf: it has no leaf yet, which will
+        record everything, or its last one records the present order and reading."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
@@ -166,8 +157,7 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret from which salts of parts are derived; None before the first leaf with
-    parts."""
+    """Return the secret behind the salts of parts; None before the first leaf with parts."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -175,8 +165,8 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete the key of an order's commitment, so that nobody can identify the order any more.
-    Later leaves get a new key."""
+    """Delete the key of an order's commitment, so that nobody can identify it. Later leaves get a
+    new key."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -191,7 +181,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves about each delivery's reading. The delivery's own leaf comes first."""
+    """Return the leaves about each delivery's reading, its own leaf first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
@@ -209,8 +199,10 @@ _NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", l
 def chain_of(
     connection: PlainConnection, named: NamedOrder, *, known: Iterable[Leaf] = ()
 ) -> list[Leaf]:
-    """Return every leaf of an order, oldest first, by following each leaf to the previous one.
-    `known` has leaves that were already read."""
+    """Return every leaf of an order, oldest first.
+
+    known  leaves that were already read
+    """
     read = {leaf.number: leaf for leaf in known}
     found: list[Leaf] = []
     number = named.last

@@ -1,8 +1,8 @@
 """The tree of all orders as of each day: hashes, and changes since the day before.
 
-States and hashes are stored with the size of the log. They are correct for that size, whichever
-process stores them and whether or not a tree is completed. The row of `order_trees`, which is
-sealed, is written last.
+States and hashes are stored with the size of the log, for which they are correct, whichever process
+stores them and whether or not a tree is completed. The row of `order_trees`, which is sealed, is
+written last.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store the number of leaves that some orders have in the log of this size."""
+    """Store the leaf counts that some orders have in the log of this size."""
     insert_rows(
         connection,
         table="order_states",
@@ -129,8 +129,7 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return the hashes of these groups, as stored for the log of this size. Empty groups have no
-    entry."""
+    """Return the stored hashes of these groups for the log of this size, without empty groups."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -143,8 +142,8 @@ _NEWEST_STATES: Final = (
 
 
 async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterator[Rows]:
-    """Yield every order's commitment, number of leaves and newest leaf's number, as stored for the
-    log of this size."""
+    """Yield every order's commitment, leaf count and newest leaf, as stored for the log of this
+    size."""
     async for rows in stream(connection, _NEWEST_STATES, at_once=AT_ONCE, values={"size": size}):
         yield rows
 
@@ -174,7 +173,7 @@ _STATES: Final = (
 
 
 def _states(connection: PlainConnection, group: int, size: int) -> list[order_tree.OrderEntry]:
-    """Return the entries of a group, in order, as they were when the log had this size."""
+    """Return the entries of a group, in order, as of this size of the log."""
     width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
     # An upper bound of all 32-byte commitments with this prefix.

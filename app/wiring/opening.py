@@ -1,7 +1,6 @@
 """Opens a context for a command, from its settings.
 
-Modules that few commands need are loaded only when they are needed, because users notice a slow
-start.
+Modules that few commands need are loaded when needed, because users notice a slow start.
 """
 
 from __future__ import annotations
@@ -63,9 +62,12 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the database uses another phone key than the file's, or if the
-    key file is missing. With a new key, nobody could be found or erased by the numbers that were
-    stored before. A database that uses no key yet uses the file's key from now on."""
+    """Raise ConfigurationError if the database uses another phone key than the file's, or the file
+    is missing.
+
+    With a new key, earlier numbers could neither be found nor erased. A database without a key uses
+    the file's from now on.
+    """
     key = read_phone_key(path)
     async with database.reading() as connection:
         used = await key_in_use(connection)
@@ -87,11 +89,8 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether this start would create an SQLite database.
-
-    The path in the settings may be wrong, or relative to another folder. Then the database that
-    would be created is a mistake.
-    """
+    """Return whether this start would create an SQLite database, which is a mistake if the path in
+    the settings is wrong."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 
@@ -103,8 +102,8 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Create the journal of erasures together with the database. If this fails, deliveries are
-    still received, and an erasure reports the problem."""
+    """Create the journal of erasures with the database. If this fails, deliveries are still
+    received, and an erasure reports it."""
     from app.privacy.fit_journal import begin_journal
 
     try:
@@ -123,8 +122,10 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
 
 
 async def distribute_database(settings: Settings) -> list[str]:
-    """Distribute the tables that are still local over the nodes of a Citus cluster. Return their
-    names. Raises UsageError without a cluster, or if another process serves the database."""
+    """Distribute the local tables over the nodes of a Citus cluster, and return their names.
+
+    Raises UsageError without a cluster, or while another process serves the database.
+    """
     database = Database(settings, purpose="alone")
     try:
         return await database.distribute()
@@ -133,8 +134,11 @@ async def distribute_database(settings: Settings) -> list[str]:
 
 
 async def create_database(settings: Settings, *, anew: bool) -> Path:
-    """Create an SQLite database, and return its file. With `anew`, create it even if an earlier
-    database is missing. Raises UsageError on PostgreSQL, and if the database exists."""
+    """Create an SQLite database, and return its file. With `anew`, even if an earlier one is
+    missing.
+
+    Raises UsageError on PostgreSQL, and if the database exists.
+    """
     database = Database(settings)
     try:
         return await database.create(anew=anew)

@@ -1,9 +1,9 @@
 """A running service on its own database, without a socket.
 
 A receiver runs the HTTP application, the queue, which commits to the inbox, and the tasks that
-watch both. A separate process (`serving`) reads the inbox, folds, seals and notifies; in tests the
-same process does this. When a part ends by itself, or the store is poisoned, readiness turns red,
-the server stops, and the process ends, because half a service must not acknowledge anything.
+watch both. A separate process (`serving`), or in tests this one, reads the inbox, folds, seals and
+notifies. If a part ends by itself, or the store is poisoned, readiness turns red, the server stops,
+and the process ends, because half a service must not acknowledge anything.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Seconds from the start until a large database file is checked. The check would delay the reading
-of deliveries that a crash has left unread."""
+"""Seconds from the start until a large database file is checked, so that deliveries left by a crash
+are read first."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -98,8 +98,8 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
 def _watchdog(
     context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """Build the watchdog and its task. If anybody is notified of alarms, also build the task that
-    notifies."""
+    """Build the watchdog and its task, and the task that notifies people of alarms, if there are
+    any."""
     alarms, messages = context.settings.alarms, None
     if client is not None and (alarms.url or alarms.mail_to):
         from app.monitoring.alarm_messages import alarm_messages_of
@@ -126,9 +126,8 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Return the probe for the certificate of the public URL, and a list with the task that runs
-    the probe. Return None and an empty list in two cases: the public URL is not https, or there is
-    no client for outgoing requests."""
+    """Return the probe of the public URL's certificate and its task; None and no task without https
+    or a client."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -148,8 +147,11 @@ class Service:
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """Prepare a service that is not running yet. `parts` are the parts from `working_parts`
-        that run in this process. `client` sends notices of alarms."""
+        """Prepare a service that is not running yet.
+
+        parts   parts from `working_parts` that run in this process
+        client  sends notices of alarms
+        """
         settings = context.settings
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: write sandbox or live"])
@@ -232,21 +234,20 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return why no payment can be started; None if payments can be started. This does not
-        affect the receiving of deliveries."""
+        """Return why no payment can be started; None if it can. Receiving is not affected."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:
-        """Return why parts failed; empty if none did. If any failed, the process must end with an
+        """Return why parts failed; empty if none did. Otherwise the process must end with an
         error."""
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """Record that a part of the service has failed. From now on the service is not ready, and
-        `stopped` returns."""
+        """Record that a part of the service has failed, so that it is not ready and `stopped`
+        returns."""
         self._broken.append(reason)
         self._stop.set()
 
@@ -256,8 +257,8 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the queue and the background tasks while the caller's `async with` block runs. When
-        that block ends, write all waiting items."""
+        """Run the queue and the background tasks during the block, and then write all waiting
+        items."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())
@@ -310,14 +311,13 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Place where `working_parts` run: `apart` in a separate process, `all` or only the `reading` ones
-in the receiver's process, or `none` because they are started separately."""
+"""Where `working_parts` run: `apart` in a separate process, `all` or only the `reading` ones in the
+receiver's, or `none` if started separately."""
 
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the worker process of a receiver during the caller's block. The worker process ends after
-    the receiver."""
+    """Run a receiver's worker process during the block. It ends after the receiver."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,
@@ -349,7 +349,7 @@ async def open_service(
 ) -> AsyncIterator[Service]:
     """Run a service on its own database, without a socket, until the block ends.
 
-    drains  whether the separate worker process must read all accepted deliveries before it ends
+    drains  whether the separate worker must first read all accepted deliveries
     """
     compile_sources(settings)  # before the database is created and stamped with its environment
     checkout = client_of(settings)

@@ -73,8 +73,7 @@ async def serve(
     listener: socket | None = None,
     console: tuple[str, int] | None = None,
 ) -> None:
-    """Serve until a signal ends the server. Raises UnreachableError if a part of the service
-    failed.
+    """Serve until a signal ends the server. Raises UnreachableError if a part failed.
 
     with_worker  whether to start a process that reads accepted deliveries
     listener     socket that is already bound to host and port; None to create one
@@ -122,7 +121,7 @@ async def serve(
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
     """Log a description of the service.
 
-    new  path of the database if this start created it; None if the database existed before
+    new  path of a database that this start created; None if it existed before
     """
     if new is not None:
         log.info("there was no database, so a new one is created", database=new)
@@ -152,13 +151,13 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
 
 
 def _stop(service: Service, server: uvicorn.Server) -> None:
-    """Accept no more requests. Requests that wait for news are answered with the present state."""
+    """Accept no more requests. Those that wait for news get the present state."""
     service.context.signals.closing.set()
     server.should_exit = True
 
 
 async def sweep_connections(connection_limits: ConnectionLimits) -> None:
-    """Once a second, close stalled connections and report omitted log lines."""
+    """Close stalled connections and report omitted log lines, once a second."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_S)
@@ -172,12 +171,11 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Seconds until writing a note for `doctor` is tried again, for example while the disk is full."""
+"""Seconds until the note for `doctor` is tried again, as on a full disk."""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
-    """Wait until the server listens, and log each address. Store the last address in the database
-    for `doctor`."""
+    """Wait until the server listens, log its addresses, and store the last one for `doctor`."""
     # Uvicorn announces its start only by a flag.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -351,13 +349,12 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Longest time in seconds for which a console may still show a database that was replaced, for
-example by `restore`."""
+"""Most seconds for which a console may show a database that was replaced, as by `restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """Call `end` when another database has replaced this one. Otherwise the pages would go on
-    showing the replaced database."""
+    """Call `end` when another database has replaced this one, which the pages would go on
+    showing."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):
@@ -366,8 +363,8 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """End the server when its parent process ends, or without a parent when a signal arrives.
-    Return the function that ends the server."""
+    """End the server when its parent process ends, or without a parent at a signal. Return the
+    function that ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

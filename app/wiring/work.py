@@ -1,12 +1,11 @@
 """Runs use cases in separate processes, each with its own context, like a command.
 
-A process is kept for some minutes for the next use case. It is killed if its caller ends or no
-longer waits. A killed run, import or closing has changed nothing, as when its command is killed. A
-killed approval may have been stored: an erasure is approved before the first row is deleted, and
-the next erasure finishes it.
+A process is kept for some minutes for the next use case, and killed if its caller ends or no longer
+waits. A killed run, import or closing has changed nothing, as when its command is killed. A killed
+approval may have been stored: an erasure is approved before the first row is deleted, and the next
+one finishes it.
 
-To add a kind of proposal, add one line to `proposals_of`. The room that owns the act defines the
-kind.
+A further kind of proposal is one line in `proposals_of`, and defined by the room that owns the act.
 """
 
 import asyncio
@@ -25,13 +24,12 @@ from app.database.postgresql import Purpose
 from app.wiring.opening import open_context
 
 Refused = tuple[type[TallyhookError], str]
-"""The class and the sentence of an error. Nothing else of an error is passed between processes."""
+"""Class and sentence of an error, which alone pass between processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """Runner of use cases in other processes, with the given settings. This class implements
-    `Elsewhere`."""
+    """Runner of use cases in other processes, with the given settings (`Elsewhere`)."""
 
     settings: Settings
 
@@ -77,8 +75,7 @@ def _in_process(
     args: tuple[Any, ...],
     words: Mapping[str, Any],
 ) -> tuple[Refused | None, Any]:
-    """Run a use case. Return (refusal, result). If the use case succeeded, the refusal is None;
-    otherwise the result is None."""
+    """Run a use case. Return (None, result), or (refusal, None)."""
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Any:

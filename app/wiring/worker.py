@@ -1,6 +1,6 @@
 """Processes that read, fold, seal and notify, from start to end, and the parts that they run.
 
-A receiver's API is not loaded here, because without it a worker starts in half the time.
+A receiver's API is not loaded here, which halves a worker's start.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ Part = Reader | FoldWorker | TaskGroup | PeriodicTask
 """A background part that runs until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
-"""Background parts, each with its name for error messages."""
+"""Background parts, with their names for error messages."""
 
 
 def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
-    """Build the part that reads deliveries from the inbox into the database. If there are `askers`,
-    also build the part that asks providers about unconfirmed events.
+    """Build the part that reads deliveries from the inbox, and the part that asks providers.
 
-    askers  the clients of the providers that can be asked, by source
+    askers  clients of the providers that can be asked, by source; without any, only the first part
+            is built
     """
     assert context.settings.environment is not None
     reads = ReaderContext(
@@ -144,7 +144,7 @@ def working_parts(
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """Build the background task that seals, and once a day builds the tree of all orders."""
+    """Build the task that seals, and once a day builds the tree of all orders."""
     sealer = Sealer(context, signer)
 
     async def work() -> int:
@@ -156,7 +156,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
 
 
 def watching_server(context: AppContext) -> list[tuple[str, Part]]:
-    """Build the background task that watches the PostgreSQL server, if there is one."""
+    """Build the task that watches the PostgreSQL server, if there is one."""
     if (watch := context.database.watch) is None:
         return []
 
@@ -172,8 +172,8 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, and
     prune settled orders.
 
-    The worker ends at a signal, or when the parent process ends or requests it. Raises UsageError
-    on SQLite without a parent, because `serve` starts the worker there.
+    It ends at a signal, or with the parent or at its request. Raises UsageError on SQLite without a
+    parent, because `serve` starts it there.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
@@ -207,8 +207,7 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent ends them, or until a part fails. A failure is
-    logged."""
+    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
@@ -251,8 +250,8 @@ async def _until_asked(
 async def _ended(
     database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
-    """Wait until all parts have ended. Log each part that failed. Raises UnreachableError if a part
-    failed, or if the database can no longer be written."""
+    """Wait until all parts have ended, and log each failure. Raises UnreachableError if there was
+    one, or the database can no longer be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await cancelled(hearing)
@@ -274,8 +273,8 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log in this process, while another process reads the inbox. Stop
-    when little work is left, or when the parent process ends or requests a stop."""
+    """Fold due orders and seal the log while another process reads the inbox. Stop when little is
+    left, or with the parent or at its request."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)
