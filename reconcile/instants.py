@@ -53,7 +53,6 @@ else:
 NO_TIME: Final = Duration(0)
 
 TICK: Final = Duration(1)
-"""Shortest duration: one microsecond."""
 
 MILLISECOND: Final = Duration(1_000)
 SECOND: Final = Duration(1_000_000)

@@ -261,8 +261,6 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row, and return it with the bytes to send; None if another process
-        has it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -276,7 +274,6 @@ class _Opening:
     # --- (6) the result --------------------------------------------------------------------------
 
     async def _found(self, payment: CheckoutPayment) -> CheckoutResult:
-        """Build the result from the stored records, without sending anything."""
         opened, refused = payment.opened, payment.refused
         if opened is None:
             assert refused is not None, "only what is settled can be found"

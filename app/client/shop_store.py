@@ -98,7 +98,6 @@ class SqliteKeeper:
                 self._decide(news, shipped=False)
 
     def _decide(self, news: News, *, shipped: bool) -> None:
-        """Decide whether to ship, not to ship, or to wait, and call the shop's Act."""
         ship = news.may_ship and not shipped
         if ship:
             self._connection.execute(SHIPPED, {"ref": news.order})

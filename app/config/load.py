@@ -258,7 +258,6 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Check that only the owner can write or replace settings files and files of secrets."""
     files = {CONFIG: reading.config_file}
     for name, source in settings.sources.items():
         files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file
@@ -326,7 +325,6 @@ MAIL: Final = PREFIX + "REPORTS__MAIL_"
 
 
 def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    """Check that every destination named in the schedule is configured."""
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
     url = PREFIX + "REPORTS__URL"
     missing = "is missing, and the secret is set; write the address to which reports are posted"

@@ -228,7 +228,6 @@ def endpoint_url(value: Any) -> Any:
 
 
 def _lower_scheme(parts: SplitResult, value: str) -> str:
-    """Convert the URL's scheme to lower case, because it is compared."""
     return parts.scheme + value.strip()[len(parts.scheme) :]
 
 

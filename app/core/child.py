@@ -194,7 +194,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child if it is still running, wait for its end, and close its pipes."""
     if process.returncode is None:
         _kill(process)
         process.wait()
@@ -208,7 +207,6 @@ def _request(work: Callable[..., Any], values: tuple[object, ...]) -> bytes:
 
 
 def _result(answer: bytes, head: bytes, code: int, limits: ChildLimits) -> Any:
-    """Return the result in an answer, or raise an error of `run_in_child`."""
     if code == _TOO_MUCH:
         raise ChildStopped(f"the result is larger than {limits.result_mib} MiB", reason="result")
     if code == -signal.SIGALRM:

@@ -187,7 +187,6 @@ class WorkerProcess:
         tell_news(self._writer)
 
     async def _live(self) -> int:
-        """Run one child from start to end. Return its exit code."""
         async with self._starting:
             self._process, reader, self._writer = await started(self._settings, "worker")
         try:

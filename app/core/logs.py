@@ -33,7 +33,6 @@ if not sys.modules["rich"]:
     del sys.modules["rich"]
 
 log = structlog.get_logger()
-"""The logger of every module."""
 
 MINUTE_S: Final = 60.0
 
@@ -346,7 +345,6 @@ class _Reader:
         return True
 
     def _taken(self, part: bytes) -> int:
-        """Write as many bytes as the reader accepts now, and return their number."""
         if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
             return 0
         try:
@@ -361,8 +359,6 @@ class _Reader:
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """Return a _Reader for a pipe, socket or terminal; None for a file or a stream without a
-    descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode

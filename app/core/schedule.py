@@ -159,7 +159,6 @@ def is_late(due: Instant, *, began: Instant) -> bool:
 
 
 def _times(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Iterator[Instant]:
-    """Yield every time after an instant at which an entry is due, the earliest first."""
     from cronsim import CronSim
 
     begin = instants.moment_of(after).astimezone(zone)

@@ -130,7 +130,6 @@ def _decimal(written: str) -> Any:
 
 
 def _beyond(document: Values) -> Iterator[str]:
-    """Yield the keys of numbers that no Decimal can hold."""
     left: list[tuple[str, Any]] = [(_written(key), value) for key, value in document.items()]
     while left:
         key, value = left.pop()
@@ -201,7 +200,6 @@ def _right(
     wrong: frozenset[tuple[int | str, ...]],
     at: tuple[Any, ...],
 ) -> Values:
-    """Return the values of all keys that are not in `wrong`."""
     values: Values = {}
     for name, field in model.model_fields.items():
         place, value = (
@@ -267,7 +265,6 @@ def line_of_key(lines: Lines, key: str) -> int:
 
 
 def _entries(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the line and the names of every header and key."""
     section: tuple[str, ...] = ()
     counts: dict[tuple[str, ...], int] = {}
     inside = False

@@ -342,7 +342,6 @@ class Database:
         self._check_is_file()
 
     def _check_there(self) -> None:
-        """Raise StoreUnavailable or ConfigurationError if there is no database file to read."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():

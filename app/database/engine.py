@@ -88,7 +88,6 @@ def sqlite_path(url: str) -> Path:
 
 
 READ_BYTES: Final = 1024 * 1024
-"""Bytes that `read_ahead` reads at a time."""
 
 _MEMINFO: Final = Path("/proc/meminfo")
 
@@ -232,8 +231,6 @@ def _prepare(
     begin: str,
     check: Callable[[PlainConnection], None] | None = None,
 ) -> None:
-    """Run the pragmas on each new connection, and begin each transaction with `begin`."""
-
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         driver = connection.driver_connection

@@ -54,7 +54,6 @@ _UNUSABLE: Final = (
     *(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
     asyncpg.InternalClientError,  # a standby, although writes are needed
 )
-"""Exceptions that show that a host cannot be used."""
 
 Address = tuple[str | None, int | None]
 """Host (or its socket's folder) and port; None for the driver's own choice."""
@@ -277,7 +276,6 @@ async def _asked(
 async def _answer(
     address: Address, words: Mapping[str, Any], question: str
 ) -> asyncpg.Record | None:
-    """Ask a host over a separate connection; None if it does not answer in time."""
     try:
         async with asyncio.timeout(WATCH_S):
             connection = await _connected(address, {**words, "target_session_attrs": "any"})

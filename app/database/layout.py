@@ -27,7 +27,6 @@ LAYOUT: Final = "layout"
 """Row in `meta` that marks distributed tables; absent in other databases."""
 
 DISTRIBUTED: Final = "citus"
-"""Value of the row LAYOUT in `meta`."""
 
 BY: Final = {"deliveries": "id", "events": "event_id"}
 """Distributed tables, with the column that assigns a row to a node."""

@@ -27,7 +27,6 @@ GROUNDS: Final[Mapping[Ground, str]] = {
 2026-11-29). Leaves out which law requires keeping the books, and for how long."""
 
 MARK: Final = "mark"
-"""Key of the mark in a column's `info`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -449,7 +449,6 @@ def _marks(count: int) -> str:
 
 @lru_cache
 def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
-    """Return an INSERT statement whose rows are passed as one array for each column."""
     return statement(
         "INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}",
         table=table,

@@ -688,14 +688,12 @@ class Writer:
                     log.error("a holder's row cannot be renewed", exc_info=error)
 
     async def _give_up_connection(self) -> None:
-        """Drop a PostgreSQL connection whose server or last commit may be lost."""
         if self.dialect != "sqlite" and self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.invalidate()
             await connection.close()
 
     async def _take(self) -> None:
-        """Take the lock between processes, unless this process still holds it."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()

@@ -218,7 +218,6 @@ def _written(instant: Instant, unit: str) -> str:
 
 
 def _space(found: Capacity) -> Iterator[Check]:
-    """Yield checks of the disk: bytes for each delivery and year, and days until it is full."""
     stored, rates = found.stored, found.rates
     if stored is None:
         sentence = "This command cannot see the size of a cluster's nodes."
@@ -277,7 +276,6 @@ def _sync(found: Capacity) -> Check:
 
 
 def _next_step(found: Capacity) -> Check:
-    """Return a check of whether it is time for PostgreSQL or another machine."""
     peak, rates = found.rates.busiest_minute / (MINUTE / SECOND), found.rates
     used, step = peak / found.carried, "PostgreSQL"
     do = "move to PostgreSQL, with receivers and workers on several machines: RUNNING.md"

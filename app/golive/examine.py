@@ -155,7 +155,6 @@ def _mode(path: Path) -> int | None:
 
 
 def _may_write_to(folder: Path) -> bool:
-    """Return whether this user may create files in a folder, or in its nearest existing parent."""
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     return os.access(there, os.W_OK | os.X_OK)
 

@@ -501,7 +501,6 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
     for watch in WATCHES
     if watch.dated
 }
-"""Descriptions of the alarms' gauges, by name."""
 
 
 class Watchdog:

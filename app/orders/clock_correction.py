@@ -190,7 +190,6 @@ def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int
 
 
 async def _fold_again(context: AppContext, now: Instant) -> int:
-    """Set orders due that were folded as of an instant later than now. Return their number."""
     count, after, orders = 0, "", [""]
     while orders:
         async with context.database.reading() as connection:

@@ -59,7 +59,6 @@ def tally(
 
 
 def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
-    """Add a change to the counters. Return name and new value of each."""
     return insert_rows(
         connection,
         table="counters",

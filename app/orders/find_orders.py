@@ -198,7 +198,6 @@ async def find_orders(
 
 
 async def _refused_notes(context: AppContext, names: Collection[str]) -> list[str]:
-    """Return a note on refused deliveries whose bodies contain one of these names."""
     ids = [each.delivery_id for each in await refused_that_may_be_of(context, names)]
     if not ids:
         return []
@@ -247,7 +246,6 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
 def _not_kept_notes(
     connection: PlainConnection, sources: Collection[str], now: Instant
 ) -> list[str]:
-    """Return a note on unsigned requests of the last day that were not stored."""
     count = not_kept_in(connection, sources, since=now - DAY, until=now)
     if not count:
         return []
@@ -258,7 +256,6 @@ def _not_kept_notes(
 
 
 def _gap_notes(connection: PlainConnection) -> list[str]:
-    """Return a note on accepted gaps, in which received data may be lost."""
     gaps = accepted_gaps(connection)
     if not gaps:
         return []
@@ -559,7 +556,6 @@ class _Look:
                 self._note_unplaced(event)
 
     def _stated(self, money: Money | None) -> Money | None:
-        """Return the money if it has the searched amount and currency; else None."""
         if money is None or (
             self._sought.currencies and money.currency not in self._sought.currencies
         ):
@@ -569,7 +565,6 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Return a sentence on an imported line that no event matches, and on what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}, but no event names it."
@@ -610,7 +605,6 @@ def _unconfirmed(event: search_store.FoundEvent) -> str:
 
 
 def _without_order(payment: Unallocated) -> str:
-    """Return a sentence on an unallocated payment: what is known, and what can be done."""
     amount = "" if payment.captured is None else f", {payment.captured}"
     at = format_instant(payment.received_at)
     if payment.dismissed is not None:

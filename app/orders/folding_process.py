@@ -136,7 +136,6 @@ class FoldingProcess(PeriodicTask):
         return 0
 
     async def _live(self) -> int:
-        """Start one child and supervise it until its end. Returns its exit code."""
         began = monotonic()
         process, reader, self._writer = await started(self._settings, "worker", "--folding")
         self._loading = process
@@ -170,7 +169,6 @@ class FoldingProcess(PeriodicTask):
             stopped.cancel()
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
-        """Read a child's messages until it ends or is silent for too long."""
         if self.stopping:  # stopped while the child was starting
             self._end()
         while True:

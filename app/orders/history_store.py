@@ -427,7 +427,6 @@ async def scan(
 async def _groups(
     connection: AsyncConnection, orders: Range
 ) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
-    """Group first deliveries by order, in key order."""
     here = orders.condition("order_key")
     events = statement(_EVENTS_IN_ORDER, event=mapping.EVENT_SELECT, orders=here)
     order: str | None = None

@@ -35,7 +35,6 @@ from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.records import HoldReason
 
 BECAUSE: Final[HoldReason] = "rules_changed"
-"""Reason of holds in this module."""
 
 NOT_YET_HELD: Final = "rec_to_be_held"
 """Id of a hold that readers assume before the fold worker records it."""

@@ -16,7 +16,6 @@ from app.database import statements
 from app.orders.counter_store import OUTCOME, LedgerWords, words_of
 
 LastNumbers = Mapping[str, int]
-"""Number of the last revision of each order."""
 
 _COLUMNS: Final = ("word", "seq", "order_key")
 _LAST: Final = (

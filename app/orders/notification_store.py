@@ -56,7 +56,6 @@ LEASE: Final[Duration] = 60 * SECOND
 _LONGER_THAN_ANY_PAUSE: Final[Duration] = 2 * HOUR
 
 _END: Final = Instant(2**63 - 1)
-"""An instant later than any other."""
 
 _EARLIER: Final = _NOTIFICATIONS.alias("earlier")
 

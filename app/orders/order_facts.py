@@ -285,7 +285,6 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
 def _note_price(
     connection: PlainConnection, known: list[Record], fresh: list[Record], *, at: Instant
 ) -> None:
-    """Note in the audit trail that the amount due changed, with both amounts."""
     prices = {each.kind: each.due for each in known if each.due is not None}
     before = prices.get("order_placed", prices.get("session_requested"))
     for record in fresh:

@@ -34,7 +34,6 @@ EVENTS: Final = 500
 fewer."""
 
 LEAST: Final = 5
-"""Fewest trials of any order."""
 
 MAX_EXAMPLES = 20
 """Most counterexamples that are kept. One is enough to act on."""

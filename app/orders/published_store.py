@@ -26,7 +26,6 @@ PUBLISHED_COLUMNS: Final = (
     "before_fulfillable",
     "because",
 )
-"""Columns of `revisions` in a published revision."""
 
 REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 

@@ -319,7 +319,6 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders to fold, claimed if several processes fold."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:

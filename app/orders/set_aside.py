@@ -29,10 +29,8 @@ from app.receiving.unread_values import values_of
 from reconcile.ledger.records import HoldReason, RecordKind
 
 BECAUSE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of these holds."""
 
 LISTED: Final = 1_000
-"""Most deliveries listed. There should be none."""
 
 
 async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
@@ -155,7 +153,6 @@ async def _record(
 HOLDING: Final = Holding(
     orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
 )
-"""Functions of this module that the inbox reader calls."""
 
 
 async def judge_unread(

@@ -58,7 +58,6 @@ Why = Literal[
     "whose_shop_unknown",
     "other_shop",
 ]
-"""Reason that a payment has no order. Closed vocabulary."""
 
 WHY: Final[Mapping[Why, str]] = {
     "names_no_order": "It names no order, and nobody has said which one it is for.",
@@ -147,7 +146,6 @@ MOST_COUNTED: Final = 20_000
 """Most payments that a count reads, in about two seconds. The count says when there are more."""
 
 GREATEST: Final = 2**63 - 1
-"""Largest number of a row in the database."""
 
 READ_FOR_PHONE: Final = 3
 """Most deliveries of one payment that are searched for the customer's number."""
@@ -668,7 +666,6 @@ def _batch(
     numbered: Mapping[PaymentKey, int],
     not_ours: bool,
 ) -> list[tuple[Unallocated, int]]:
-    """Return the unallocated payments among these keys, sorted by their position in the list."""
     evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
     found: list[tuple[Unallocated, int]] = []
     cases: dict[str, frozenset[tuple[str, str]]] = {}

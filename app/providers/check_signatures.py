@@ -267,7 +267,6 @@ def _loaded(name: str) -> Profile | str:
 def _source(
     profile: Profile, secrets: tuple[str, ...], named: tuple[tuple[str, str], ...]
 ) -> Source | Refusal:
-    """Compile a source with every usable secret; return a Refusal if there is none."""
     if named:
         return _compiled(profile, dict(named))
     compiled = _compiled(profile, secrets)

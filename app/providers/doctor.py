@@ -63,7 +63,6 @@ _spaced = _dumped(ensure_ascii=True)
 
 
 def _escaped(document: Any) -> str:
-    """Write JSON with <, > and & escaped, as some encoders do for HTML."""
     text = _compact(document)
     for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(character, escape)

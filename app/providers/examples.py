@@ -346,7 +346,6 @@ def _encoded(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _document(profile: Profile, example: Example) -> dict[str, Any]:
-    """Return the example's body, query and headers in forms in which values can be replaced."""
     body = example.body
     if type(body) is str and profile.request.body == "form":
         body = _Pairs(list(pair) for pair in parse_qsl(body, keep_blank_values=True))
@@ -389,7 +388,6 @@ _SECONDS: Final = 1_000_000_000
 
 
 def _others(value: Any, profile: Profile) -> Iterator[Any]:
-    """Yield other values of the type of `value`, the most readable first."""
     words = (profile.environment.sandbox, profile.environment.live)
     if type(value) is bool:
         yield not value
@@ -434,7 +432,6 @@ def _amount(amount: Money, like: Any, profile: Profile) -> Any:
 
 
 def _date(now: Instant, like: Any, zone: str) -> Any:
-    """Write an instant in the format of the example's date; None for an unknown format."""
     at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
     sign = -1 if zone[0] == "-" else 1
     offset_of_zone = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))

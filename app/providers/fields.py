@@ -71,7 +71,6 @@ MAX_ID: Final = 255
 MAX_TEXT: Final = MAX_REFERENCE
 
 Find = Callable[[EventData], Any]
-"""Function that finds a value, or returns None."""
 
 # A form field that counts only if another field has a given value: `[paymentType=DB].id`.
 _ASKED = re.compile(r"\[(?P<member>[^=\[\]]+)=(?P<value>[^\[\]]+)\]\.(?P<name>.+)")

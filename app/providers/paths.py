@@ -147,7 +147,6 @@ def _stepped(text: str, step: PathStep) -> Iterator[str]:
 
 
 def _members(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """Yield the name and value of every member of the object at `start`."""
     place = _skip(text, start + 1)
     while text[place] != "}":
         name, place = _scanstring(text, place + 1)

@@ -123,7 +123,6 @@ def _keys_of(kind: Any) -> dict[str, _Key]:
 
 @cache
 def _table_of(kind: Any) -> type[TomlTable]:
-    """Derive the pydantic model of a section from its class."""
     given: dict[str, Any] = {}
     defaults = {each.name: each.default for each in dataclasses.fields(kind)}
     for name, key in _keys_of(kind).items():

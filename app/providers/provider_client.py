@@ -65,7 +65,6 @@ class ProviderClient:
         return AnsweredQuestion(question, answer)
 
     async def _access_token(self) -> str | Exchange:
-        """Return the current access token, or the failed exchange of the request for a token."""
         if not self._questions.needs_token or time.monotonic() < self._token_ends:
             return self._token
         answer = await self._exchange(self._questions.token())
@@ -161,7 +160,6 @@ def date_of(header: str) -> Instant | None:
 
 
 async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
-    """Return (TLS version, problem of the handshake, expiry of the certificate)."""
     parts = urlsplit(url)
     if parts.scheme != "https":
         return None, None, None

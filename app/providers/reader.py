@@ -78,7 +78,6 @@ UNSTATED: Final = "unstated"
 """Environment of an event that lacks the profile's member for it."""
 
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
-"""Default for a source that lists no members of its shop."""
 
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
 """Claims without a sum of refunds: their effect on the money is not known, or not final."""
@@ -449,7 +448,6 @@ class EventReader:
         return found
 
     def _each(self, body: bytes, incoming: request.Incoming) -> list[fields.EventData]:
-        """Return the data of each event in a body. Raises Unreadable."""
         document = self._document(self._request, body)
         data = fields.EventData(document, incoming, root=document, body=body, digest="")
         if self._items is None:
@@ -458,7 +456,6 @@ class EventReader:
         return [data.of(item.document, digest=item.digest) for item in items]
 
     def _customers(self, several: list[fields.EventData]) -> tuple[tuple[bytes, ...], ...]:
-        """Return the keyed digests of each event's customer; empty without a key."""
         if self._phone_key is None:
             return ()
         found = []
@@ -605,7 +602,6 @@ class EventReader:
         )
 
     def _parts_of(self, data: fields.EventData, money: Money | None) -> tuple[Part, ...]:
-        """Return the exactly stated parts of a payment."""
         found = []
         for kind, price in self._parts:
             with suppress(reading.Unreadable):

@@ -407,7 +407,6 @@ _TAKE_BACK: Final = "DELETE FROM deliveries WHERE id IN ({})"
 def _judge(
     connection: PlainConnection, arrivals: Sequence[Arrival], known: KnownEvents, linking: Linking
 ) -> Judged:
-    """Decide each arrival's verdict without writing anything."""
     came = ((each.event, each.delivery_id, each.received_at) for each in arrivals)
     verdicts, fresh = judge_all(came, known, linking)  # 2
     repeats = [a for a, v in zip(arrivals, verdicts, strict=True) if v == "duplicate"]
@@ -453,7 +452,6 @@ def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
 
 
 def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:
-    """Store unreadable messages. Return the orders that they name."""
     unread = [
         unread_store.UnreadMessage(value, each.delivery_id, each.source, each.received_at)
         for each in arrivals

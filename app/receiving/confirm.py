@@ -149,7 +149,6 @@ def _settles(answer: Event) -> bool:
 async def _store(
     confirmer: Confirmer, due: confirmation_store.Confirmation, asked: AnsweredQuestion
 ) -> Event | None:
-    """Store the answer, and return its event; None if the answer is unusable."""
     status, context = asked.answer.status, confirmer.context
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
         return None

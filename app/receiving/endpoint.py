@@ -157,7 +157,6 @@ class Webhooks:
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, declared: int, receive: Receive) -> bytes | None:
-        """Read the body; return None if it exceeds the limit."""
         if declared > self._limits.max_body_bytes:
             return None
         message = await receive()

@@ -62,7 +62,6 @@ class Inbox(inbox_store.InboxRows):
     """Inbox of a database. `open_inbox` creates it."""
 
     append_faults = 0
-    """Number of consecutive failures to append rows that were read."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
         """Prepare an inbox that is not open yet.

@@ -51,7 +51,6 @@ FOLD_PAGES: Final = 1_000
 within a second, so the same few pages change, and a fold delays senders little."""
 
 SUFFIX: Final = ".inbox"
-"""Suffix of the inbox file, after the database's name."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
 """Largest file in bytes that is checked completely before anything is acknowledged."""
@@ -60,7 +59,6 @@ ENVIRONMENT: Final = "environment"
 """Name of the fact that holds the file's environment."""
 
 READERS: Final = 2
-"""Number of reading connections."""
 
 _TABLES: Final = ("inbox", "meta", "counters")
 

@@ -212,7 +212,6 @@ def numbers_in(connection: PlainConnection, after: int) -> set[int]:
 
 
 LAST_NUMBER: Final = 2**63 - 1
-"""Largest row number that SQLite can assign."""
 
 _FORWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT 1"
 _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq DESC LIMIT 1"

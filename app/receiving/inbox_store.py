@@ -157,7 +157,6 @@ def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
 KEEP: Final = (
     "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?) RETURNING seq"
 )
-"""SQL that inserts a row, and returns its number."""
 
 KEEP_HELD: Final = statement(
     "WITH held AS ({held}) INSERT INTO inbox (count, received_at, size, records) "
@@ -444,7 +443,6 @@ def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> li
 
 
 SUSPECT_COLUMNS: Final = "seq, tries, orders, record, taken_by"
-"""Columns that `suspect_of` needs."""
 
 _SUSPECTS: Final = statement(
     "SELECT {columns} FROM suspects WHERE aside=? ORDER BY seq LIMIT ?", columns=SUSPECT_COLUMNS
@@ -642,7 +640,6 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
-    """Count the table's unread rows. Also return the file's position and the table's last id."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "

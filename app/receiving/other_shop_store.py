@@ -102,7 +102,6 @@ def _is_of_more_than_the_price(event: Event, records: Mapping[str, Sequence[Reco
 
 
 def _is_placed(connection: PlainConnection, event: Event, records: Sequence[Record]) -> bool:
-    """Return whether a person or the shop assigned the payment, or its session, to the order."""
     claims = [each for each in records if each.kind in CLAIMS]
     if not claims:
         return False

@@ -351,7 +351,6 @@ async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
 def _ready(
     reading: ReaderContext, row: inbox_store.Unread | inbox_store.Suspect, items: Sequence[Item]
 ) -> Ready:
-    """Return one row's arrivals and rejections, ready to be appended."""
     arrivals: list[Arrival] = []
     for item in items:
         if isinstance(item, Received):

@@ -226,7 +226,6 @@ def _not_stored(
 
 
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> ReceiverAnswer:
-    """Store a rejection and return its answer, which is the same even if storing fails."""
     verdict, problem, received_at, delivery_id = refusal
     decided = receiver.rejection_rate.decide(incoming.address)
     if decided == "too_many":

@@ -54,7 +54,6 @@ REASONS: Final[Mapping[str, Reason]] = {
     "in_the_reference": Reason("its reference contains the number or address", "accounts"),
     "changed": Reason("new data about it arrived during the erasure", "claims"),
 }
-"""Reasons by their stored code."""
 
 
 class RestrictionDocument(TypedDict):

@@ -34,10 +34,8 @@ from app.receiving.source_state_store import note_sources
 from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant
 
 AT_ONCE: Final = 100
-"""Rejections that are judged together."""
 
 FIRST_ACCEPTED: Final = 20
-"""Accepted rejections written in the first transaction."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -36,7 +36,6 @@ from reconcile.instants import DAY, Instant, format_instant
 SourceWord = Literal[
     "ok", "refusing", "not_placed", "not_ours", "flooded", "quiet", "never_delivered"
 ]
-"""Closed vocabulary of states."""
 
 LOOKED_AT: Final = 200
 """Latest deliveries of a source that are searched for payments."""

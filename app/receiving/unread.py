@@ -16,7 +16,6 @@ WINDOW: Final[Duration] = 7 * DAY
 such as a dashboard's test, may never become readable."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
-"""WINDOW in words."""
 
 ENOUGH: Final = 1000
 """Largest count. One mistake in a profile may make all deliveries unreadable."""

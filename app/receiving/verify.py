@@ -103,7 +103,6 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
 def _several(
     whole: Arrival, reading: Reading, *, source: Source, incoming: Incoming
 ) -> list[Arrival]:
-    """Return an arrival for each event of a body, with the event's own bytes."""
     return [
         whole._replace(
             delivery_id=f"{whole.delivery_id}-{number}" if number else whole.delivery_id,

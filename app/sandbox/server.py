@@ -103,7 +103,6 @@ MAX_BODY_BYTES: Final = 64 * 1024
 """Largest body in bytes. A session request has about 300."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
-"""Seconds that current requests may take when the server stops."""
 
 
 def build_sandbox(

@@ -11,7 +11,6 @@ from app.core.errors import ConfigurationError
 DEFAULT_PORT: Final = 8090
 
 DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
-"""Default address of a receiver on this machine."""
 
 SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
 """Default bearer token of a sandbox. It is public in the documentation."""

@@ -86,7 +86,6 @@ class WebhookSender:
             tries += 1
 
     async def _post(self, parcel: Parcel) -> int | None:
-        """Post a parcel. Return the answer's status, or None if no answer came in time."""
         headers = [("content-type", "application/json"), ("user-agent", USER_AGENT)]
         headers += self._signer.sign(parcel.signed, event_id=parcel.event_id, now=self._clock.now())
         try:

@@ -386,6 +386,5 @@ ORDERS: Final = Kind(
 )
 
 KINDS: Final[tuple[Kind, ...]] = (DELIVERY, RECORD, REVISION, AUDIT_ENTRY, ORDERS)
-"""Everything that is sealed."""
 
 KIND_OF: Final = {kind.name: kind for kind in KINDS}

@@ -169,7 +169,6 @@ async def _numbered(
 async def _swept(
     connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
 ) -> list[leaf_store.Sealable]:
-    """Return the next rows in id order that have no leaf; none if the sweep is over."""
     name = f"{SWEPT} {kind.name}"
     after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
     if after == "":

@@ -226,7 +226,6 @@ async def erased_orders(connection: AsyncConnection) -> set[str]:
 
 
 AT_ONCE: Final = 1_000
-"""Orders read at a time."""
 
 
 async def kept_counts(

@@ -173,7 +173,6 @@ _STATES: Final = (
 
 
 def _states(connection: PlainConnection, group: int, size: int) -> list[order_tree.OrderEntry]:
-    """Return the entries of a group, in order, as of this size of the log."""
     width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
     # An upper bound of all 32-byte commitments with this prefix.

@@ -45,7 +45,6 @@ NOTICES_REST_S = 5.0
 """Seconds between two checks for due notices, of alarms and to operators."""
 
 Part = Reader | FoldWorker | TaskGroup | PeriodicTask
-"""A background part that runs until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
 """Background parts, with their names for error messages."""
@@ -250,8 +249,6 @@ async def _until_asked(
 async def _ended(
     database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
-    """Wait until all parts have ended, and log each failure. Raises UnreachableError if there was
-    one, or the database can no longer be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await cancelled(hearing)

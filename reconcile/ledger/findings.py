@@ -491,4 +491,3 @@ CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     held_back,
     maybe_other_shop,
 )
-"""Checks that need a record of the merchant."""

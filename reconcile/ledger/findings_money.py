@@ -96,7 +96,6 @@ def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[
 
 
 def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Finding]:
-    """Find money held in other currencies besides the order's."""
     cites: dict[str, list[str]] = {}
     for movement in judgement.movements:
         if movement.money is not None:
@@ -116,7 +115,6 @@ def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Fin
 
 
 def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
-    """Return the amount that refunds under way will return, as a fact; empty if there is none."""
     minor = sum([outcome.under_way(payment, currency) for payment in judgement.payments])
     return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 

@@ -201,7 +201,6 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Return whether no money is left for a pending refund."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -566,7 +565,6 @@ def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
 
 
 def _dated_after(stating: list[Heard] | None, failures: list[Heard]) -> bool:
-    """Return whether a refund succeeded after its failure, by the provider's dates."""
     if not stating or not _all_dated([*stating, *failures]):
         return False
     return max([h.at for h in stating]) > max([h.at for h in failures])

@@ -576,7 +576,6 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Decide an order that has a dispute but no known capture; else return None."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]

@@ -100,7 +100,6 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
-    """Return whether a reservation was released later, by the provider's dates."""
     if any(each.event.occurred_at is None for each in reserved):
         return False
     ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]

@@ -515,7 +515,6 @@ def _line_order(line: BankLine) -> tuple[Instant, str]:
 
 
 def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
-    """Group connected edges. Their order does not matter."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:

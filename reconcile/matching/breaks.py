@@ -373,7 +373,6 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
         "dispute_lost": "was lost in a dispute",
     },
 }
-"""Words of facts that are codes."""
 
 _BANK_DIFFERS: Final = (
     "The bank booked {in_bank} for the order, and the order book says {booked}: {difference} apart"

@@ -221,7 +221,6 @@ def days_between(one: Instant | None, other: Instant | None) -> int | None:
 
 
 _Field = tuple[int, str, Facts]
-"""Points of a field, its code and its facts."""
 
 
 def _apart(
@@ -406,7 +405,6 @@ def the_one(found: Break, *, least: int) -> Suggestion | None:
 
 
 def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
-    """Yield the reasons for a candidate: reference, amount, date, others."""
     names = [found.order, found.payment, dict(found.facts).get("payout")]
     likeness = [_of_names(match_key(n), candidate.reference) for n in names if isinstance(n, str)]
     known = [each for each in likeness if each is not None]
@@ -438,7 +436,6 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
 
 
 def _of_names(mine: str, reference: str) -> MatchReason | None:
-    """Return how two references are alike; None if they are not."""
     its = match_key(reference)
     if not its:
         return None

@@ -43,7 +43,6 @@ BreakCause = Literal[
     "assignment_contradicted",
     "closed_month_changed",
 ]
-"""Closed vocabulary of causes."""
 
 About = Literal["order", "bank", "wallet", "placing", "books"]
 """Subject of a cause.

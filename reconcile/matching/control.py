@@ -275,7 +275,6 @@ _SUMMED: Final = frozenset({"count", "sum", "fee", "net", "minor"})
 
 
 def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...]:
-    """Add up the parts that agree in `names`, sorted by these names."""
     found: dict[tuple[str, ...], Counted] = {}
     for part in parts:
         key = tuple([getattr(part, name) for name in names])

@@ -111,7 +111,6 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
 
 
 def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
-    """Return how many lines have exactly the fee of the first rule that applies to them."""
     made = [
         ExpectedFee(source="", currency="", per_million=p, fixed=f, where=where)
         for where, (p, f) in rules

@@ -251,7 +251,6 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
 
 
 def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
-    """Return an order's captures beyond its price, without money on top."""
     price = whole.expected
     if price is None or price.currency != currency:
         return 0

@@ -93,7 +93,6 @@ class Deciding:
     # --- orders and their book lines
 
     def _orders(self, funds: list[Funds], book: Sequence[BookRow]) -> None:
-        """Match the orders of one key with the book lines of each reference."""
         references: dict[str, list[BookRow]] = {}
         for row in sorted(book, key=lambda row: row.line_id):
             references.setdefault(row.reference.strip(), []).append(row)
@@ -115,7 +114,6 @@ class Deciding:
             self.pair(moved[0], *references.values())
 
     def _apart(self, funds: list[Funds], references: dict[str, list[BookRow]]) -> None:
-        """Set aside orders without book lines, and book lines without money."""
         for each in funds:
             if not keep(self.left.orders, each.rows[0]):
                 self.end_order(each, facts=NOT_SEARCHED)
@@ -123,7 +121,6 @@ class Deciding:
             self._unpaid(rows)
 
     def _tendered(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report the book lines of an order paid by tenders only."""
         lines = lines_of(rows)
         if lines.currencies != {funds.currency}:
             self._unpaid(rows)

@@ -234,7 +234,6 @@ def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...
 
 
 def _is_plain(ledger: Ledger) -> bool:
-    """Return whether the order has neither payments in doubt nor money owed back."""
     if ledger.outcome == "unresolved" or len(ledger.attempts) > 1 or len(ledger.balances) > 1:
         return False
     if ledger.held is None or ledger.expected is None:

@@ -353,7 +353,6 @@ class Settling:
         self._tally.place_lines([row], "fee_unexpected")
 
     def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
-        """Report a capture whose lines settle another amount, or settle it in another currency."""
         currency, settled = capture.currency, sum([row.gross for row in rows])
         stated = [("settled", Money(minor=row.gross, currency=row.currency)) for row in rows]
         captured = Money(minor=capture.minor, currency=currency)

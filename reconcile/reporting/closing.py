@@ -448,7 +448,6 @@ UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"}
 """Conditions without exceptions. Unread deliveries leave the month's figures unknown."""
 
 ACCEPTED: Final = "accepted"
-"""State of a break that a person has accepted."""
 
 NAMED: Final = 3
 """Most examples named in one reason. The report lists all."""
@@ -640,7 +639,6 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
 
 
 def _coverage(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield blockers for the days that statements, wallets and bank files do not cover."""
     names = dict.fromkeys((row.kind, row.name, row.wallet) for row in report.coverage)
     for kind, name, wallet in names:
         own = [e for e in report.coverage if (e.kind, e.name, e.wallet) == (kind, name, wallet)]

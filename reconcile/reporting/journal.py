@@ -329,7 +329,6 @@ def _earned(
 def _of_line(
     each: SettledLine, *, bank: BankView | None, withdrawn: Set[Key], other_shop: bool
 ) -> tuple[Posting, ...]:
-    """Return the postings by which a statement line moves money between accounts."""
     line, against = each.line, None
     transit = bank is not None and bank.on_its_way(line)
     into: Role = "in_transit" if transit else "bank"
@@ -358,7 +357,6 @@ _AGAINST: Final[dict[StatementKind, Role]] = {
 
 
 def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspended]) -> bool:
-    """Return whether a statement line is about a payment of another shop on the same account."""
     if not suspense or line.payment is None:
         return False
     if line.source:
@@ -511,7 +509,6 @@ def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Trans
 
 
 def _of_link(link: Link) -> Iterator[Transaction]:
-    """Yield the transactions of one transfer, with its payouts and bank lines."""
     payouts = tuple([each.payout_id for each in link.payouts])
     against: Role = "in_transit" if link.expected is None else "exchange"
     for line in link.lines:

@@ -318,7 +318,6 @@ class PeriodTally:
                 )
 
     def _settles(self, taking: LedgerLine, lines: tuple[SettledLine, ...]) -> None:
-        """Add the order's captures by the currency in which they were settled."""
         for taken in taking.taken:
             if taken.kind != "captured":
                 continue

@@ -151,7 +151,6 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "finding": {},
     "table": {},
 }
-"""Words of codes, by column."""
 
 
 def code_words(column: str, code: str) -> str:

@@ -119,7 +119,6 @@ def consistency_spans(old: int, *, size: int) -> list[Span]:
 
 
 def _split(count: int) -> int:
-    """Return the largest power of two below a count."""
     return 1 << ((count - 1).bit_length() - 1)
 
 

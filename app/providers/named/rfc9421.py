@@ -165,7 +165,6 @@ MAX_COMPONENTS: Final = 64
 before anything is verified."""
 
 Keys = Mapping[str, Key]
-"""The key prepared for each algorithm."""
 
 
 _MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
