@@ -32,7 +32,7 @@ SPARE: Final[Duration] = 10 * SECOND
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two tries for one payment, which doubles from FIRST_PAUSE."""
+"""Longest pause between two tries for one payment. Pauses begin with FIRST_PAUSE and double."""
 
 TELL_AFTER: Final = 3
 """Unclear answers after which the finding `session_unknown` is reported."""
@@ -44,7 +44,7 @@ def hold_for(client: CheckoutClient) -> Duration:
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible end of a claim or pause. A later one was written by a fast
+    """Return the latest plausible end of a claim or pause. A later end was written by a fast
     clock."""
     return now + hold_for(client) + LONGEST_PAUSE
 

@@ -210,8 +210,8 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status that refused our token within DENIAL_LASTS_S; None if there is
-        none, or a later acceptance."""
+        """Return the HTTP status that refused our token within DENIAL_LASTS_S; None if no request
+        was refused, or a later one was accepted."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]

@@ -150,11 +150,11 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of the earlier payment if it has ended, so that a new one may begin.
+        """Return the key of the earlier payment if it has ended, so that a new payment may begin.
 
-        Raises PaymentNotOverError while the earlier payment can still bring money. None if the
-        given payment is the new one, or the order is or may be paid or is canceled; later steps
-        report these.
+        Return None if the given payment is the new payment, or if the order is or may be paid or is
+        canceled. Later steps report these cases. Raises PaymentNotOverError while the earlier
+        payment can still bring money.
         """
         if payment is None:
             return None
@@ -173,11 +173,11 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result for an order that is, or may be, paid otherwise; None for others.
+        """Return the result for an order that is, or may be, paid in another way; None for other
+        orders.
 
-        An order that may be paid must not be paid again, even without a payment of ours, or with an
-        unknown answer to it. Raises OrderCanceledError for an unpaid order that the shop has
-        canceled.
+        An order that may be paid must not be paid again. Raises OrderCanceledError for an unpaid
+        order that the shop has canceled.
         """
         order = self._request.order
         try:
@@ -351,8 +351,8 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Build the result from the service's answer; None if stored records are more recent or more
-    certain, and must be used instead."""
+    """Build the result from the service's answer. Return None if the stored records are more recent
+    or more certain than the answer."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -416,8 +416,8 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return the latest deadline of a pending order's attempts; None if it is not pending, or one
-    has none."""
+    """Return the latest deadline of a pending order's attempts. Return None if the order is not
+    pending, or if an attempt has no deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None

@@ -96,8 +96,8 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError if the shop has stated another price for the order, which a
-    payment would leave unresolved."""
+    """Raise CheckoutConflictError if the shop has stated another price for the order. A payment
+    would leave the order unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -289,8 +289,8 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text to store with an answer's record: the answer, or a code for why there is no
-    clear one."""
+    """Return the text to store with an answer's record: the answer, or a code for why the answer is
+    unclear."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details

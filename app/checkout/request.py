@@ -195,8 +195,8 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's money, None if inexact, and a sentence on the mistake, empty without
-    one."""
+    """Return the request's money and a sentence on a mistake. The money is None if it is not exact;
+    the sentence is empty without a mistake."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -339,7 +339,7 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """Answer that does not show what the service did, or a missing one.
+    """A missing answer, or an answer that does not show what the service did.
 
     code    from a closed list, such as `timed_out`
     wait_s  seconds that the service asks for before the next request

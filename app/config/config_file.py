@@ -65,7 +65,8 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was reported for a variable, or for one that can replace it.
+        """Return whether a problem was reported for a variable, or for a variable that can replace
+        it.
 
         line  text of a problem, beginning with the variable's name and a colon
         """
@@ -122,8 +123,8 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return the variables with Tallyhook's prefix, by upper-case name. Report one that is set
-    twice, in any capitals."""
+    """Return the variables with Tallyhook's prefix, by upper-case name. Report each variable that
+    is set twice, whatever its capitals."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:

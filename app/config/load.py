@@ -119,8 +119,8 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings. Report wrong ones, and use their defaults, so that checks of several
-    settings can go on."""
+    """Validate the settings. Report wrong settings and use their defaults, so that later checks
+    still work."""
     try:
         return Settings(**tree)
     except ValidationError as error:

@@ -113,8 +113,8 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse secret addresses as `secrets` does. Raises ValueError for one that cannot end a URL's
-    path."""
+    """Parse secret addresses as `secrets` does. Raises ValueError for an address that cannot end a
+    URL's path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -123,7 +123,7 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse the text of a JSON object whose values are texts; values that are no text stay
+    """Parse the text of a JSON object whose values are texts. Return a value that is no text
     unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
@@ -254,8 +254,8 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate the URL of a provider of accounts, which must use https or name this machine. Raises
-    ValueError.
+    """Validate the URL of a provider of accounts. Raises ValueError unless it uses https or names
+    this machine.
 
     Keep a final slash, because the provider's tokens state exactly this text.
     """
@@ -293,7 +293,7 @@ def words(value: Any) -> Any:
 
 
 def domains(value: Any) -> Any:
-    """Parse a list of mail domains, in lower case. Raises ValueError for an invalid one."""
+    """Parse a list of mail domains, in lower case. Raises ValueError for an invalid domain."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
         raise ValueError("must be mail domains, such as shop.example")

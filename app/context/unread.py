@@ -11,8 +11,8 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Number and bytes of unread deliveries, their oldest and newest arrival. Leaves out set-aside
-    ones.
+    """Number and bytes of unread deliveries, and their oldest and newest arrival. Deliveries that
+    are set aside are left out.
 
     copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """

@@ -43,7 +43,7 @@ MAX_HEAD: Final = 4_000
 
 AT_ONCE: Final = 4
 """Most children that `run_in_child` runs at a time. Each occupies one of asyncio's five or more
-threads; a child that waited for one would use up its time."""
+threads. A child that waited for a thread would use up its time."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 

@@ -87,8 +87,8 @@ STOP_S: Final = 20.0
 """Seconds that a child has to end before it is killed. Its successor reads the rest."""
 
 NICENESS: Final = 5
-"""Niceness of the children above the receiver's. A child gets a quarter of a core that the receiver
-needs, too. With 10 it is a tenth, so low that other load would starve it."""
+"""Niceness of children, relative to the receiver. If the receiver needs the core, too, a child gets
+a quarter of it. With 10 it would get a tenth, and other load could starve it."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"

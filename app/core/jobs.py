@@ -78,7 +78,7 @@ def job_document(job: Job | None) -> JobDocument | None:
 
 
 class Jobs:
-    """Jobs of a serving process. The last ended ones are kept."""
+    """Jobs of a serving process. The jobs that ended last are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None
@@ -98,7 +98,7 @@ class Jobs:
         work: Callable[[], Awaitable[Any]],
         mark: str = "",
     ) -> Job:
-        """Begin a job. Raises UsageError while one of this kind and subject is running."""
+        """Begin a job. Raises UsageError while a job of this kind and subject is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has already started this, and it is still running")
@@ -115,8 +115,8 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job that is running or still valid, or else begin one. A job is valid for
-        GOOD_FOR after its end if `mark` is unchanged."""
+        """Return a job that is running or still valid, or begin a job. A job is valid for GOOD_FOR
+        after its end if `mark` is unchanged."""
         job = self.newest(kind, subject)
         if job is not None and (
             job.ended is None or (job.mark == mark and self._clock.now() - job.ended < GOOD_FOR)

@@ -55,8 +55,8 @@ class Repeating:
         """For each reason, when it was last logged and how often it occurred since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure for this reason. Return the number for the next log line, or 0 if
-        none is due."""
+        """Count one more failure for this reason. Return the number to log now, or 0 if no line is
+        due."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -561,8 +561,8 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return a collection's first MAX_ITEMS items, as texts or integers, and the number of the
-    rest. Sets are sorted."""
+    """Return a collection's first MAX_ITEMS items, as texts or integers, and the number of further
+    items. Sets are sorted."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS

@@ -103,8 +103,8 @@ _MAYBE_PHONE: Final = re.compile(
 
 
 def without_phones(text: str) -> str:
-    """Hide all but the last digits of every possible phone number. Needed before a digest, which
-    could help to guess a number."""
+    """Hide all but the last digits of every possible phone number. Do this before computing a
+    digest, which could help to guess a number."""
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
@@ -144,7 +144,7 @@ _LOGGED_NUMBER: Final = re.compile(
 zero. A dash ends a number, so `2026-11-20-0001` does not match."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
-"""Faster check before the pattern above, which most references fail."""
+"""Faster check before the pattern above. Most references fail it."""
 
 
 def masked_reference(reference: str) -> str:
@@ -241,8 +241,8 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
     """Build a fast pattern that matches wherever `written_pattern` does, and elsewhere.
 
-    It finds the last digits of a phone number, which all notations share, or the domain of an email
-    address, and begins with a fixed character.
+    It finds a phone number's last digits, which all notations share, or an email address's domain.
+    It begins with a fixed character.
     """
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
@@ -321,9 +321,9 @@ def names_a_phone(field: str) -> bool:
 
 
 def names_a_person(field: str, *, within: str) -> bool:
-    """Return whether a field probably has a person's name, by its name and its object's.
+    """Return whether a field probably has a person's name, by its own name and its object's name.
 
-    `name` alone is not enough, because it may be a product's.
+    `name` alone is not enough, because a product has a name, too.
     """
     word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
     if word in _ROLES or (word in _NAMES and word != "name"):

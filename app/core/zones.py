@@ -157,8 +157,8 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at an instant, or UTC at the ends of the calendar, which
-    `wall_clock` leaves."""
+    """Return the zone's abbreviation at an instant. Return UTC at the ends of the calendar, where
+    `wall_clock` returns UTC, too."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

@@ -43,8 +43,8 @@ AGAIN_S: Final = 0.2
 """Seconds between two attempts to connect."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Largest SQLite file that is checked before any delivery is acknowledged: a second on a slow disk.
-A larger one is checked while it is served."""
+"""Largest SQLite file that is checked before any delivery is acknowledged. The check takes a second
+on a slow disk. A larger file is checked while it is served."""
 
 
 class Database:
@@ -276,8 +276,11 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers, and raise the first error. All disconnect first, because one that
-        stayed connected could still write to the former server."""
+        """Reconnect all writers, and raise the first error.
+
+        All writers disconnect first, because a connected writer could still write to the former
+        server.
+        """
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:

@@ -54,8 +54,8 @@ _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
 def short_indexes(connection: PlainConnection) -> list[str]:
-    """Return a sentence for each SQLite index, except partial ones, with another number of entries
-    than its table's rows."""
+    """Return a sentence for each SQLite index with more or fewer entries than its table has rows.
+    Partial indexes are not checked."""
     found = []
     for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
         (entries,), (rows,) = [

@@ -152,7 +152,7 @@ def enter(
     If apparently stopped holders block this one, do not register it, but return them. The caller
     waits for more than BEAT_S, and calls again with `silent`.
 
-    silent  holders of the earlier call. One that has given no sign since then loses its
+    silent  holders of the earlier call. A holder that has given no sign since then loses its
             registration, whatever its clock says
 
     Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive

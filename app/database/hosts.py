@@ -30,7 +30,7 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""CONNECT_S with several hosts, so that a frozen one delays a connection only this long."""
+"""CONNECT_S if there are several hosts. A frozen host delays a connection only this long."""
 
 CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""
@@ -43,7 +43,7 @@ LOOK_S: Final = 5.0
 """Seconds between such rounds in a process that only reads, where no commit shows a takeover."""
 
 RARELY: Final = 10
-"""Divisor: a long transaction waits its duration, divided by this, between two rounds."""
+"""Divisor of a long transaction's duration so far: the time between two such rounds."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -221,8 +221,8 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host, or None if it does not answer; nothing if only one is
-        named."""
+        """Return the state of each host; None for a host that does not answer. Return nothing if
+        only one host is named."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]
@@ -263,8 +263,8 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts together, and yield the tasks. Those that still wait at the end of the block
-    are canceled."""
+    """Ask all hosts together, and yield the tasks. At the end of the block, unfinished tasks are
+    canceled."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks

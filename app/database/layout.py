@@ -4,10 +4,10 @@ The two largest tables are distributed by their own ids, so that no row moves wh
 linked to an order. The administrator registers the nodes. `tables/` and the migrations do not
 depend on nodes.
 
-Citus cannot join a distributed table with a local one, or with one distributed otherwise. So
+Citus cannot join a distributed table with a local table, or with a table distributed otherwise. So
 `in_rounds` first fetches the rows that a statement needs, table by table. A comment in the
-statement selects them, such as `/* events WHERE order_key = ANY($1) */`; otherwise it is the whole
-table.
+statement selects these rows, such as `/* events WHERE order_key = ANY($1) */`. Without it, the
+whole table is fetched.
 """
 
 import re
@@ -55,7 +55,7 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the local tables with their rows, record that, and return their names.
+    """Distribute the local tables with their rows, and return their names. Record the new layout.
 
     No other process may use the database. Raises UsageError without a cluster.
     """

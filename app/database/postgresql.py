@@ -41,8 +41,8 @@ LOCK_MS: Final = 10_000
 """Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""Milliseconds for which a writing transaction may be idle, before the server ends it and releases
-its locks. A frozen process blocks others no longer."""
+"""Milliseconds for which a writing transaction may be idle. Then the server ends it and releases
+its locks, so that a frozen process blocks no others."""
 
 READING_IDLE_MS: Final = 3_600_000
 """Milliseconds for which a reading transaction may be idle. It blocks only an upgrade, and a full
@@ -258,7 +258,7 @@ async def run_transaction(
     *,
     holder: Holder | None,
 ) -> Result:
-    """Run a plain function as one transaction. None may be open."""
+    """Run a plain function as one transaction. No transaction may be open."""
     async with transaction(connection, holder):
         return await run(connection, function)
 
@@ -266,10 +266,10 @@ async def run_transaction(
 async def run_statement(
     connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
 ) -> None:
-    """Run one statement as a transaction. None may be open. Without SQLAlchemy this takes one round
-    trip instead of four.
+    """Run one statement as a transaction. No transaction may be open. Without SQLAlchemy this takes
+    one round trip instead of four.
 
-    sql  statement that begins with the text HELD, and returns its columns as the last ones
+    sql  statement that begins with the text HELD, and returns its columns as the last columns
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -288,8 +288,8 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Run the block as a transaction of this holder. None may be open. Raises the errors of `hold`
-    and `_committing`."""
+    """Run the block as a transaction of this holder. No transaction may be open. Raises the errors
+    of `hold` and `_committing`."""
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:

@@ -181,8 +181,10 @@ class _PostgreSQL:
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction, which it does with the first
-        statement. Later ones bypass it, because it would take more than half of their time."""
+        """Return whether SQLAlchemy has begun its transaction, with the first statement.
+
+        Later statements bypass SQLAlchemy, which would take more than half of their time.
+        """
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -271,7 +273,8 @@ async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction on an SQLite connection. None may be open."""
+    """Run a plain function as one transaction on an SQLite connection. No transaction may be
+    open."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 

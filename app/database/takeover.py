@@ -6,7 +6,8 @@
 Replication copies commits in order. So a server with a process's newest commit has all earlier
 ones. It also has the later commits of ended processes if each commit waited for a standby. Running
 processes remember whether every check showed that; a note in the database could itself be lost. A
-process that starts after a takeover remembers nothing, and waits for one that does.
+process that starts after a takeover remembers nothing, and waits for a process that was running
+before.
 
 Leaves out the consequences in other rooms, which are in `privacy/gap.py`.
 """
@@ -166,10 +167,11 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the time span in which commits may be missing on this server; None if there is none.
+    """Return the time span in which commits may be missing on this server; None if there is no such
+    span.
 
-    An unaccepted gap is returned as found. If the server has changed and nobody has compared it,
-    the gap is only a possible one.
+    A gap that nobody accepted is returned as found. If nobody has compared a new server yet, the
+    gap is only possible.
     """
     if (seen := look(connection)) is None:
         return None
@@ -309,9 +311,9 @@ class ServerWatch:
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
         """Return whether a server lacks a holder's newest commit.
 
-        Only holders whose last connection was to another server are examined, and always `holder`,
-        because two promoted standbys may have one identity. If another holder took over from
-        `holder`, its row is gone, and it is not examined.
+        Usually only holders whose last connection was to another server are examined. `holder` is
+        always examined, because two promoted standbys may have one identity. It is not examined if
+        its row is gone, because another holder took over.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server

@@ -234,7 +234,7 @@ class DatabaseFiles:
 
     def loss(self) -> str | None:
         """Return a sentence on which file is gone, replaced or truncated, and what to do; None if
-        none is."""
+        all files are intact."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -376,8 +376,8 @@ class Writer:
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Refuse all further transactions, and call `on_poison` the first time. A lost file becomes
-        the reason instead."""
+        """Refuse all further transactions, and call `on_poison` the first time. If a file is lost,
+        that loss is the reason."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
@@ -423,8 +423,8 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """Wait for the caller's turn, and yield the connection to it alone, without a
-        transaction."""
+        """Wait for the caller's turn. Then yield the connection, without a transaction, to this
+        caller alone."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:
@@ -461,11 +461,11 @@ class Writer:
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Return a sentence on which file is lost; None if none is."""
+        """Return a sentence on which file is lost; None if all files are there."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None if none is lost."""
+        """Return the lost file and what happened to it; None if all files are there."""
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
@@ -486,7 +486,7 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Until KEEP_S has passed, prefer one of this process."""
+        """Let the next writer begin. Until KEEP_S has passed, prefer a writer of this process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -631,8 +631,8 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error into one of the store. A fatal error stops this writer, even
-        from a reader."""
+        """Translate a driver's error into an error of the store. A fatal error stops this writer,
+        even if a reader had it."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)

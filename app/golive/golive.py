@@ -344,8 +344,8 @@ async def last_checklist(
 ) -> list[ChecklistItem]:
     """Return the checklist without running or storing anything.
 
-    checked  results of checks that just ran; None to use the stored ones of the last run, which
-             have no reasons
+    checked  results of checks that just ran; None to use the stored results of the last run,
+             without reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
@@ -410,7 +410,8 @@ ASKED_FOR: Final = "to sign for: "
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover.
 
-    A signature covers the sources of the request before it, or else of the next one.
+    A signature covers the sources of the last request before it. Without such a request, it covers
+    those of the next request.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None

@@ -37,7 +37,7 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger of an order at the end of a scenario, which only its last event produces.
+    """Ledger of an order at the end of a scenario. Only the scenario's last event produces it.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline
@@ -293,7 +293,7 @@ class _Stage:
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
         """Wait until the order's document is as expected and published, or time runs out. Return
-        it."""
+        the document."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip

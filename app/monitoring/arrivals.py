@@ -14,7 +14,7 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Usual deliveries in a time span from which silence is no chance. With ten independent ones on
+"""Usual deliveries in a time span from which silence is no chance. Of ten independent deliveries on
 average, none arrives once in 22,000 times."""
 
 DAYS: Final = 7
@@ -68,10 +68,10 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the deliveries to expect: the median of the past days, but at most those a week ago,
-    for a shop's quiet weekday.
+    """Return the deliveries to expect: the median of the past days. The number a week ago is the
+    limit, so that a shop's quiet weekday raises no alarm.
 
-    days  deliveries of each past day; the last is a week ago
+    days  deliveries of each past day; the last day is a week ago
     """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
@@ -83,8 +83,8 @@ WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """Time for which the alarm lasts after the last such payment, as in `unread`."""
 
 LEAST: Final = 3
-"""Payments without an order that raise an alarm at a source that never had one with an order. Fewer
-may be tests."""
+"""Payments without an order that raise an alarm if the source never had a payment with an order.
+Fewer may be tests."""
 
 MOST: Final = 20
 """Payments without an order that raise an alarm at a source with orders. If one in five has an

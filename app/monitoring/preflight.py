@@ -210,7 +210,7 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
     """Check that every stored phone number can be found.
 
-    others  whether the database has digests of another key, such as a lost one
+    others  whether the database has digests of another key, for example a lost key
     """
     if others:
         yield must(

@@ -42,8 +42,8 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between two rounds of checks, unless one is due earlier. A wrong clock is reported within
-a minute."""
+"""Seconds between two rounds of checks, unless a check is due earlier. A wrong clock is reported
+within a minute."""
 
 AGAIN_S: Final = 2.0
 """Least seconds between two requested rounds of checks."""
@@ -332,8 +332,8 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Bytes of read deliveries in the inbox that raise an alarm: five times the log's size when it is
-folded."""
+"""Bytes of read deliveries in the inbox that raise an alarm. This is five times the size at which
+the database's log is folded."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")

@@ -41,7 +41,8 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of the daily notice from midnight in the merchant's zone, before people begin work."""
+"""When the daily notice is due, as time since midnight in the merchant's zone: before people begin
+work."""
 
 MOST: Final = 200
 """Most entries in one notice. The other entries are in the next notice."""

@@ -47,8 +47,8 @@ AT_ONCE: Final = 1_000
 """Most rows redated, or orders set due, in one transaction, so that deliveries wait briefly."""
 
 COMPARED: Final = 1_000
-"""Newest deliveries whose providers' dates are compared with the clock: enough that a few wrong
-ones do not decide."""
+"""Newest deliveries whose providers' dates are compared with the clock: so many that a few wrong
+dates do not decide."""
 
 
 class ClockState(Enum):
@@ -116,7 +116,7 @@ class ClockWatch:
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
         """Return the correction of a clock set back from `latest` to `now`. It starts at the last
-        jump ahead if the sizes agree; else its start is unknown."""
+        jump ahead if that was as large; otherwise its start is unknown."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)

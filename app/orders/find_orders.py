@@ -266,8 +266,8 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Return why this operator may not search for a person; empty if allowed, which the audit trail
-    notes."""
+    """Return why this operator may not search for a person; empty if the search is allowed. The
+    audit trail notes an allowed search."""
     only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -313,8 +313,8 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield the orders of `all` that are not restricted. Note restricted ones searched by their
-        own reference."""
+        """Yield the orders of `all` that are not restricted. Note a restricted order if its own
+        reference was searched for."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -438,8 +438,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Remember a payment without an order, to be folded at the end. Note an unconfirmed event
-        for the reader instead."""
+        """Remember a payment without an order, which is folded at the end. For an unconfirmed
+        event, add a note for the reader instead."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)

@@ -221,13 +221,13 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, directly or through other deliveries.
 
-    The search continues through deliveries without an order, and stops at an event that names
-    another order, whose other marks are no concern. So the result does not depend on where an event
-    without an order was stored.
+    The search continues through deliveries without an order. It stops at an event that names
+    another order, because that order's other marks do not matter. So the result does not depend on
+    where an event without an order was stored.
 
-    Two cases continue through other orders, because each order must see the same placing: a person
-    or the shop placed a reached payment or session, or other events decide a payment's order or
-    shop.
+    In two cases it continues through other orders, because each order must see the same placing: a
+    person or the shop placed a reached payment or session, or other events decide a payment's order
+    or shop.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)

@@ -92,10 +92,11 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether the present rules make an order fulfillable on the evidence of its last
-    publication, and the rules of then did not.
+    """Return whether only new rules make an order fulfillable, on the evidence of its last
+    publication.
 
-    False if a hold because of new rules was recorded since, because a person may have released it.
+    False if a hold because of new rules was recorded since then, because a person may have released
+    it.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -177,7 +178,7 @@ async def release(
 ) -> int:
     """Release these orders, all or none. Return how many there were.
 
-    Raises NotFoundError if one is not held for this reason, UsageError without permission.
+    Raises NotFoundError if an order is not held for this reason, UsageError without permission.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:

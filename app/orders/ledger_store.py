@@ -284,7 +284,7 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return those of these revisions, ascending, whose order has a later one."""
+    """Return the revisions, ascending, whose order has a later revision."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
@@ -362,7 +362,7 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""SQL for the latest orders: of all, and of those listed under one or two words."""
+"""SQL for the latest orders: of all orders, and of orders listed under one or two words."""
 
 
 async def latest_orders(

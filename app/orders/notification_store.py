@@ -119,7 +119,7 @@ class Away:
     probe_at  when the next attempt may be made
     problem   code for why the last attempt failed
     only      number of the only notification that failed, else None. It may itself be the cause, so
-              others are sent as usual
+              all other notifications are sent as usual
     """
 
     since: Instant
@@ -181,11 +181,12 @@ async def take_notifications(
 ) -> list[Notification]:
     """Lease up to `limit` due notifications to this process, at most one of each order.
 
-    Untried ones come first, then those that waited longest since their last attempt. Retries get a
-    quarter of the places, so that neither kind delays the other for long.
+    Untried notifications come first, then the notifications that waited longest since their last
+    attempt. Retries get a quarter of the places, so that neither kind delays the other for long.
 
     whenever_due  whether to include notifications that are not due, for a probe. The newest untried
-                  one then comes first, because the shop may refuse older ones for their content
+                  notification then comes first, because the shop may refuse older notifications for
+                  their content
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -242,8 +243,8 @@ async def settle_notifications(
 ) -> None:
     """Store the results of taken notifications.
 
-    An order's later notifications wait for a retry, or else come due now. A row that another
-    process took after the lease is skipped.
+    If a notification is retried, later notifications of its order wait for it. Otherwise they come
+    due now. A row that another process took after the lease is skipped.
     """
     for one in results:
         found = await connection.execute(

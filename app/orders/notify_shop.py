@@ -59,7 +59,7 @@ AT_ONCE: Final = 16
 """Most simultaneous requests to the shop, for a small shop's server."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that the shop has to answer, which it should do before processing."""
+"""Seconds that the shop has to answer. It should answer before it processes the notification."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Pause before the second try. Each further pause is four times as long."""
@@ -98,7 +98,7 @@ class Shop:
 
 
 def shop_of(settings: Settings) -> Shop | None:
-    """Return the shop that is notified of every revision; None if none is configured.
+    """Return the shop that is notified of every revision; None if no shop is configured.
 
     Raises ConfigurationError if its secret cannot sign.
     """
@@ -226,11 +226,10 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Return the state of the shop, and the result of each notification, sent together and answered
-    by `answers`.
+    """Return the state of the shop, and the result of each notification. The notifications were
+    sent together, each about another order.
 
-    Each is about a different order. The state is None if the shop accepted one, or if the only one
-    is given up.
+    The state is None if the shop accepted a notification, or if the only notification is given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -291,7 +290,8 @@ def pause_after(
     """Return the pause before the next try of a notification that the shop refused.
 
     It grows with each try. The shop may ask for a longer one (Retry-After, in seconds). Up to a
-    sixteenth is added, by the notification's number, so that retries are spread.
+    sixteenth is added, depending on the notification's number, so that not all are retried
+    together.
 
     busy  whether the shop answered that it had too many requests
     """

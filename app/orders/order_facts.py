@@ -152,7 +152,7 @@ def news(
     author: str,
     lost_at: Instant | None = None,
 ) -> list[Record]:
-    """Return new records for these facts, without recorded ones. Raises TendersDoNotFit.
+    """Return new records for the facts that are not recorded yet. Raises TendersDoNotFit.
 
     lost_at  when the database last lost statements of the shop; a new denial is then recorded
              again, because the earlier one may be outdated

@@ -1,8 +1,8 @@
 """Session requests without an answer of the payment service, and which process asks again.
 
-The transaction that commits the key writes the row, and the one that records the answer removes it.
-So the next process finds a dead process's open requests. The process that asks holds the row, so
-that only one asks at a time.
+The row is written in the transaction that commits the key, and removed in the transaction that
+records the answer. So the next process finds a dead process's open requests. The process that asks
+holds the row, so that only one asks at a time.
 
 A request has the customer's data, so it is stored only as long as it may be sent again. Leaves out:
 asking.
@@ -63,8 +63,8 @@ def due_sessions(
 ) -> Sequence[PendingSession]:
     """Return up to `limit` requests that are due and not held, longest waiting first.
 
-    beyond  latest instant of a due time or hold. A later one was set by a fast clock, and counts as
-            due
+    beyond  latest instant of a due time or hold. A later time was set by a fast clock, and counts
+            as due
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -94,7 +94,7 @@ def hold(
 ) -> bool:
     """Reserve a request for this process. Return False if another process holds it, or it is gone.
 
-    beyond  latest instant of a hold's end. A later one was set by a fast clock, and is ignored
+    beyond  latest instant of a hold's end. A later end was set by a fast clock, and is ignored
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "

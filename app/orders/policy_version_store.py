@@ -37,7 +37,7 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""SQL for orders that received money, by their last fold. Others are due anyway."""
+"""SQL for orders that received money, by their last fold. Orders without a fold are due anyway."""
 
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "
@@ -82,7 +82,7 @@ def engine_form(noted: str) -> str:
 
 
 async def noted_policy(connection: AsyncConnection) -> str | None:
-    """Return the stored text on the policy; None if none is stored."""
+    """Return the stored text on the policy; None if nothing is stored."""
     row = await connection.execute(text("SELECT value FROM meta WHERE name='policy'"))
     noted: str | None = row.scalar_one_or_none()
     return noted
@@ -182,8 +182,8 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Set those of the next `limit` orders after `after` due that have money. Return the last
-    examined one; None at the end."""
+    """Examine the next `limit` orders after `after`, and set orders with money due. Return the last
+    examined order; None at the end."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:

@@ -121,8 +121,8 @@ def prove(
 ) -> Iterator[list[CounterExample]]:
     """Yield the counterexamples of each trial of one history.
 
-    A trial takes each event's first delivery and a random further one, so its time depends on
-    events, not deliveries. It must give the whole history's position.
+    A trial takes each event's first delivery and one random later delivery, so its time does not
+    depend on the number of deliveries. A trial must give the position of the whole history.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]

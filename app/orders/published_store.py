@@ -123,10 +123,11 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor to continue from for a reader whose cursor is beyond the feed's end.
+    """Return the cursor from which a reader must continue if its own cursor is beyond the feed's
+    end.
 
-    Such a reader has read every revision before the last restore and may lack all later ones;
-    without a noted restore, any.
+    Such a reader has read every revision before the last restore, and may lack all later revisions.
+    If no restore was noted, it may lack any revision.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0
@@ -135,8 +136,8 @@ async def place_to_read_from(connection: AsyncConnection) -> int:
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
     """Return a sentence for each fault in the numbers of the feed.
 
-    They must be 1, 2, 3 … without those that restores skipped, and the counter must be at the last
-    one.
+    The numbers must be 1, 2, 3 … without the numbers that restores skipped. The counter must be at
+    the last number.
     """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]

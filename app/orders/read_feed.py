@@ -44,9 +44,9 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of revisions on a page whose order has a later one.
+    """Return the numbers of a page's revisions whose order has a later revision.
 
-    Without them, a late reader would ship an order that was paid and then refunded.
+    Without these numbers, a late reader would ship an order that was paid and then refunded.
     """
     if not page:
         return []

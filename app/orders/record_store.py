@@ -83,10 +83,11 @@ async def owners_of(
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order that each reference now belongs to, without references that belong to none.
+    """Return the order that each reference now belongs to. References without an order are left
+    out.
 
-    A person's assignment outranks the first link. A withdrawn one leaves the reference to the order
-    that the shop named.
+    A person's assignment outranks the first link. If the assignment was withdrawn, the reference
+    belongs to the order that the shop named.
 
     lasting  whether to lock the links until the caller's transaction ends
     """

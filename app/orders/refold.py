@@ -58,8 +58,8 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set a batch of orders due for accepted gaps, which may hold them. Return whether more are
-        left."""
+        """Set a batch of orders due, because accepted gaps may hold them. Return whether more
+        orders are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -143,8 +143,8 @@ PUT_ASIDE: Final = 10 * MINUTE
 """Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which other workers skip a claimed order: many times a round. If the claiming worker
-dies, another takes the order then."""
+"""Time for which other workers skip a claimed order. It is many times longer than a round; if the
+claiming worker dies, another worker takes the order after it."""
 
 CALLED_AT_ONCE: Final = 1_000
 """Most orders set due in one transaction, so that deliveries wait briefly."""
@@ -154,10 +154,10 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
     """Fold up to `limit` due orders and publish them. Return how many were due.
 
     Orders that share evidence with a due order are folded with it. A fold is dropped if another
-    process published the order meanwhile. An order with evidence later than the latest publishable
-    instant comes due again then.
+    process published the order meanwhile. If an order's evidence is later than the latest
+    publishable instant, the order comes due again at that evidence.
 
-    pace  divides the work into several transactions; None for a single one
+    pace  divides the work into several transactions; None for a single transaction
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -282,7 +282,7 @@ def _publish_standing(
 async def publishable(context: AppContext) -> Instant:
     """Return the latest instant as of which an order may be published.
 
-    This is now, or just before the oldest unread delivery, which may change a result. It is
+    This is now, or just before the oldest unread delivery, because that may change a result. It is
     EARLIEST if a fast clock dated unread deliveries, because their arrival is unknown.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()

@@ -48,7 +48,7 @@ def read_bytes_again(
     Do not call this for a pruned delivery.
 
     environment  environment that every event must have; None accepts both. An earlier profile may
-                 have stored events of the other one
+                 have stored events of the other environment
     """
     assert delivery.body is not None
     try:
@@ -143,8 +143,8 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Store the present settings of sources without stored deliveries, which nothing was read
-    by."""
+    """Store the present settings of sources without stored deliveries. Nothing was read by other
+    settings."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await index_store.noted_readings(connection)

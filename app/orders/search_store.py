@@ -187,8 +187,8 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Yield events with one of these amounts whose provider's date is from `day` to before `end`,
-    by arrival, which may be much later."""
+    """Yield events with one of these amounts and a provider's date from `day` to before `end`, by
+    arrival. An event may arrive much later."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return

@@ -60,7 +60,7 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """Return the orders that the arrivals name, and those of their payments and sessions."""
+    """Return the orders that the arrivals name, and the orders of their payments and sessions."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []
@@ -90,8 +90,8 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return an unreadable message for each value in a delivery, by which later orders are
-    found."""
+    """Return an unreadable message for each value in a delivery. Orders that come later are found
+    by these values."""
     item = one.item
     if not isinstance(item, Received):
         return []

@@ -246,8 +246,8 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield the amounts with a currency in a text. In a message the first is the payment's; later
-    ones are balances and fees."""
+    """Yield the amounts with a currency in a text. In a message, the first is the payment's amount;
+    balances and fees follow."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])

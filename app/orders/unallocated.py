@@ -391,8 +391,8 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return a payment that renews an agreement without its order, which becomes a suggestion;
-    others unchanged."""
+    """Return a payment unchanged, unless it renews an agreement. Then its order becomes a
+    suggestion."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -414,8 +414,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid, else None. It is valid until money goes back,
-    except as the refund that it asked for."""
+    """Return the dismissal if it is still valid, else None. It ends when money goes back, except by
+    the refund that it asked for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -587,8 +587,8 @@ class UnallocatedTotals:
     """Totals of the payments that need a person.
 
     count      payments with money that nobody has decided about
-    held       sum of what is left of them, by currency
-    unclear    those whose amount is not clear
+    held       money left of these payments, by currency
+    unclear    these payments if their amount is not clear
     oldest_at  when the oldest of these payments arrived; None if there are none
     more       whether there are more payments than were counted
     not_ours   payments of other shops on the same accounts, which need no decision, from the first
@@ -703,8 +703,8 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Return the payment with the customer's masked number from the first deliveries, unless one is
-    restricted."""
+    """Return the payment with the customer's masked number. Return it unchanged if one of the first
+    deliveries is restricted or none has a number."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

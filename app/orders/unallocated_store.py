@@ -358,7 +358,8 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the keys of an event's payment and session, or else of its id."""
+    """Return the keys of an event's payment and session. Without both, return a key with the
+    event's id."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 
@@ -366,8 +367,8 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return each payment's deliveries, and those that share payments or sessions with them,
-    directly or not."""
+    """Return the deliveries of each payment, and deliveries that share payments or sessions with
+    them, directly or through others."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)
@@ -409,8 +410,8 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return those orders that the shop named for the payment or its session, or opened its session
-    for.
+    """Return the orders that the shop named for the payment or its session, or for which it opened
+    its session.
 
     orders  orders to search, with the orders that share evidence with them
     """

@@ -96,8 +96,8 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return clients by name of the sources whose provider must be asked. Raises ConfigurationError
-    with every missing credential."""
+    """Return a client, by name, for each source whose provider must be asked. Raises
+    ConfigurationError that names every missing credential."""
     from app.providers.provider_client import ProviderClient  # only the service asks
 
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}

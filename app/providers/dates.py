@@ -165,7 +165,8 @@ class Timestamp:
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the timestamp as received. Refuse several, which would be ambiguous."""
+        """Return the timestamp as received. Refuse several timestamps, because they would be
+        ambiguous."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]

@@ -98,10 +98,10 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Configuration of one source, of which the signature doctor tries changed copies.
+    """Configuration of one source. The signature doctor tries changed copies of it.
 
     address  scheme and host under which the provider knows us, if configured
-    ends     expiry of each secret that has one
+    ends     expiry of each secret that has an expiry
     """
 
     name: str

@@ -46,7 +46,8 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` matches; [] if nothing does."""
+    """Return the values at `path`, one for each element that `[*]` matches; [] if nothing
+    matches."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

@@ -55,7 +55,8 @@ def key_fingerprint(secret: bytes) -> str:
 class AccountKeys:
     """Keys of an account, each compiled once.
 
-    Each secret is tried alone, then all named secrets together, which some schemes need.
+    Each secret is tried alone. Then all named secrets are tried together, because some schemes need
+    several.
     """
 
     def __init__(self, account: Account) -> None:
@@ -80,7 +81,7 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key that proves that the request is genuine; None if none does.
+        """Return the key that proves that the request is genuine; None if no key proves it.
 
         now  the time at which the request arrived
         """

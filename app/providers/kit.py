@@ -180,7 +180,8 @@ class NamedScheme:
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
         """Return what the signature covers besides the body: `query`, `address` and `header:NAME`.
 
-        A header counts only if the option `required` lists it, because a request may omit others.
+        A header counts only if the option `required` lists it, because a request may omit any other
+        header.
         """
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()

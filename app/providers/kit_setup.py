@@ -77,7 +77,7 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Convert each named secret, except those named in `parts`.
+        """Convert each named secret, except the secrets whose names are in `parts`.
 
         make  converts a secret, or raises ValueError with the problem
         """

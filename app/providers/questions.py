@@ -40,7 +40,7 @@ class Question:
 
 class Questions:
     """Questions of a source, compiled once. Raises ConfigurationError for a missing credential, or
-    one that no header can hold."""
+    a credential that no header can hold."""
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -130,7 +130,7 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Fill the references into a template. Raises LookupError if one is missing."""
+        """Fill the references into a template. Raises LookupError if a reference is missing."""
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1]

@@ -86,8 +86,8 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 """Claims that need no confirmation, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata may be the refund's or dispute's own, so that only the account shows whose
-payment it is."""
+"""Claims whose metadata may be about the refund or dispute itself. Then only the account shows
+whose payment it is."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
@@ -475,7 +475,7 @@ class EventReader:
         return phone_digits(value, self._country)
 
     def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> reading.Reading:
-        """Read each event separately, so that an unreadable one does not affect the others."""
+        """Read each event separately, so that an unreadable event does not affect the others."""
         foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []

@@ -15,8 +15,8 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""References that cover the whole query. `body_or_query` does not: other methods than GET may have
-both."""
+"""References that cover the whole query. `body_or_query` does not, because a request other than GET
+may have a body and a query."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -29,7 +29,7 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
     "order": ("order_currency",),
     **dict.fromkeys(PART_KINDS, ("parts_currency", "payment_currency")),
 }
-"""Amounts of a profile with the keys of their currency, of which the first stated one counts."""
+"""Amounts of a profile with the keys of their currency. The first stated key counts."""
 
 
 class SignatureCoverage:
@@ -175,8 +175,8 @@ class Joins:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Return whether a reference's value itself shows its end, as a secret, a digest and a JSON
-        document do."""
+        """Return whether one can see in a reference's value where it ends. This is true for a
+        secret, a digest and a JSON document."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -194,7 +194,7 @@ def _collect_neighbours(
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
     """Collect all pairs of references that may be adjacent, without a literal between them. Return
-    those that may come last.
+    the references that may come last.
 
     before  references that may come directly before the first token
     """

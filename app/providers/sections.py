@@ -15,8 +15,8 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations `json:PATH`, `header:NAME`, … of a field, of which the first present one counts. Empty:
-events have no such field."""
+"""Locations `json:PATH`, `header:NAME`, … of a field. The first location that is present counts.
+Empty: events have no such field."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
 """Section whose keys the file chooses, in its order."""

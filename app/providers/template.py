@@ -289,7 +289,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one that is empty if a part is absent. A repeated part is still refused."""
+    """Join pieces to one piece, which is empty if a part is absent. A repeated part is still
+    refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

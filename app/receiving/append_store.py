@@ -95,7 +95,7 @@ names."""
 
 @dataclass(slots=True)
 class KnownEvents:
-    """Known bodies of each event id: stored ones, and those appended in this transaction."""
+    """Known bodies of each event id: stored bodies, and bodies appended in this transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
@@ -255,8 +255,8 @@ Came = TypeVar("Came", Arrival, Rejection)
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
     """Return the arrivals whose ids are not stored yet, each id once.
 
-    After a restore, a stored delivery may be read again from the inbox. That is no redelivery. A
-    refused arrival judged again may be stored already, too.
+    After a restore, a stored delivery may be read from the inbox again; it is no redelivery. A
+    refused arrival that is judged again may be stored already.
     """
     if not came:
         return []
@@ -500,8 +500,8 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
     """Store each body that holds several events, once.
 
-    A deleted body is stored again only if one of its events can be read now, from another source.
-    Otherwise each redelivery would bring an unreadable body back, because it counts as new.
+    A deleted body is stored again only if one of its events can be read now, perhaps from another
+    source. Otherwise each redelivery of an unreadable body would bring it back.
     """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
@@ -544,8 +544,8 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of redeliveries whose first delivery was pruned or erased. Storing their
-    headers and addresses would bring back deleted content."""
+    """Return the ids of redeliveries whose first delivery was pruned or erased. Their headers and
+    addresses must not be stored."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()

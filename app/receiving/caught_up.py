@@ -18,8 +18,8 @@ READ_WITHIN_S: Final = 2.0
 """Seconds after which a delivery counts as unread. A question about one order waits as long."""
 
 SOON_S: Final = 0.1
-"""Seconds that a call waits that states something about an order and then reads it. It must not
-wait for a burst of deliveries."""
+"""Seconds for which a call waits that states a fact about an order and then reads the order. It
+must not wait for a burst of deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
 """Age of the oldest unread delivery from which a call with SOON_S does not wait: the reader is too
@@ -78,8 +78,8 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Wait until a standby's copy reaches the instant `asked`; after COPY_LATE, return the copy's
-    age in seconds. Return 0 in time and on a primary."""
+    """Return the age of a standby's copy in seconds if it does not reach the instant `asked` within
+    COPY_LATE. Otherwise, and on a primary, return 0."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to

@@ -25,16 +25,16 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim has expired. Reading 1,024 deliveries takes about 100 ms, and
-appending them waits at most 15 seconds: 5 for this process, 10 for others. Three times that spares
-a reader on a busy machine. A claim that is being appended cannot expire."""
+"""Seconds after which a claim has expired: three times the longest append, for a busy machine.
+Reading 1,024 deliveries takes about 100 ms, and appending them at most 15 seconds, 5 for this
+process and 10 for others. A claim that is being appended cannot expire."""
 
 LOOKS_S: Final = 3.0
-"""Longest time in seconds between two looks of a reader. Beyond it, its view counts as
+"""Longest time in seconds between two looks of a reader. After a longer time, its view counts as
 interrupted."""
 
 MOST_SEEN: Final = 1_000
-"""Number of remembered claims beyond which a reader forgets those that are gone."""
+"""Number of remembered claims beyond which a reader forgets claims that are gone."""
 
 MOST_CLAIMS: Final = 2
 """Number of expired claims from which a row's records are read alone. One may expire because a
@@ -54,7 +54,7 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """Reader with its view of the others' claims."""
+    """Reader, with its view of other readers' claims."""
 
     def __init__(self, *, alone: bool = False) -> None:
         """Start without claims. `alone` means that no other process reads or holds claims."""

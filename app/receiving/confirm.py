@@ -35,9 +35,8 @@ AT_ONCE: Final = 8
 """Concurrent questions to one provider: within any provider's rate limit."""
 
 MAX_WAITING: Final = 10_000
-"""Most events of one source that are asked about again. Beyond it, those asked about most often are
-given up, because a genuine event is settled early. Events never asked about stay; the receiver
-limits them."""
+"""Most events of one source that are asked about again. If there are more, the events asked about
+most often are given up. Events never asked about stay; the receiver limits them."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a taken confirmation is reserved. Asking takes 20 seconds at most."""
@@ -51,8 +50,8 @@ ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
 Afterwards its ledger stays pending, and says why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question is asked again: for an unchanged position, because a provider's
-copy may lag, and for a changed one, until an answer confirms it."""
+"""Pauses before the same question is asked again. An unchanged position may come from an old copy
+at the provider; a changed position needs a second answer."""
 
 SURE_NOT_FOUND: Final = 5
 """Answers of `not found` before the provider is believed, because some learn of an event late."""
@@ -247,7 +246,7 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question, for twice as long each time up to LONGEST_PAUSE. Give up after
+    """Postpone the next question, each time for twice as long, up to LONGEST_PAUSE. Give up after
     ASK_FOR without a final answer.
 
     asked  a longer pause that the provider asked for, limited by LONGEST_PAUSE
@@ -281,8 +280,8 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Ask again about every unfinished event that arrived before `until`. Return those without an
-    answer in time, oldest first.
+    """Ask again about every unfinished event that arrived before `until`. Return the events without
+    an answer in time, oldest first.
 
     Without a running service, no event gets an answer.
     """

@@ -95,7 +95,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
     An event is asked about after the last waiting event of its lane, but not before the next event
     of all lanes. So a sender of many events waits for others, and new senders do not overtake for
-    long. A known reference has a lane of its own, numbered above the senders' lanes.
+    long. Each known reference has its own lane, with a number above the senders' lanes.
     """
     if not events:
         return
@@ -201,7 +201,7 @@ async def take_due(
 ) -> list[Confirmation]:
     """Take up to `limit` due events. Each comes due again when the lease ends.
 
-    Events with a known reference come first, then those asked about least often, in turns of their
+    Events with a known reference come first, then events asked about least often, in turns of their
     lanes.
 
     Only one question about a payment runs at a time, because simultaneous answers could contradict

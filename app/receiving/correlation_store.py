@@ -222,8 +222,8 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events by their references, until no new link appears: each may link
-        another."""
+        """Assign nameless events by their references. Repeat this until no new link appears,
+        because each event may add links for another event."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -238,8 +238,8 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Assign orphans to the orders of new links, and of the links that adopted orphans
-        create."""
+        """Assign orphans to the orders of new links. An adopted orphan may create links, whose
+        orphans are adopted, too."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()

@@ -161,7 +161,7 @@ async def list_log(
     """Return the latest arrivals that match the filter, newest first, at most `limit`.
 
     before  return only arrivals before this id
-    since   return only this id and later ones, to limit the events read if `has_no_index`
+    since   return only this id and later ids, to limit the events read if `has_no_index`
 
     Accepted and refused arrivals are read by two queries. A single query would sort both together,
     and so read every arrival.

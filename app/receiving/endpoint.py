@@ -56,7 +56,7 @@ FREE_BYTES: Final = 65_536
 """Size up to which a body does not count as long. Any event fits, so it always has room."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds for Retry-After with a 429, in which the address regains its whole allowance."""
+"""Seconds for Retry-After with a 429. After this time the address has its whole allowance again."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -134,8 +134,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return a status code, if the headers alone require a refusal, and the declared length of
-        the body or 0."""
+        """Return a status code and the declared length of the body. The status is None unless the
+        headers alone require a refusal; the length is 0 if undeclared."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -146,8 +146,8 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code of the answer that refuses a request whose body was not read: 429
-        if the address has no rejections left."""
+        """Return status and code of the answer to a request whose body was not read. The status is
+        429 if the address has used up its rejections."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -194,9 +194,9 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """Return the requested path and query, with a secret address replaced by the source's name.
+    """Return the requested path and query, with the source's name in place of a secret address.
 
-    A scheme that signs a URL takes it from the profile, and its source has no secret address.
+    Signatures are not affected: a scheme that signs a URL takes it from the profile.
     """
     query = scope.get("query_string", b"")
     path: str = scope["path"]

@@ -1,9 +1,9 @@
 """One connection: uvicorn's, with deadlines, a limit on its head, and strict framing.
 
 A request that two programs could read in two ways is refused, and its connection closed: the bytes
-after it may pass for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). This module refuses
-those that the parser accepts. Requests that were complete before an ambiguous head still get their
-answers. Ambiguity inside a body aborts the connection at once.
+after it may pass for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). The parser refuses
+most of these requests, and this module the rest. Requests that were complete before an ambiguous
+head still get their answers. Ambiguity inside a body aborts the connection at once.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Accept bytes of a request, or discard them after a refused one."""
+        """Accept bytes of a request. After a refused request, discard them."""
         if self._deaf:
             self._throw_away(len(data))
             return
@@ -278,10 +278,10 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start the next request after an answer, and its deadline.
+        """Start the next request after an answer, with a new deadline.
 
-        Replaces uvicorn's method, which sets a keep-alive timer: the limits check all connections
-        anyway, and a timer slows every delivery.
+        Replaces uvicorn's method, which sets a keep-alive timer. A timer slows every delivery, and
+        the limits check all connections anyway.
         """
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()

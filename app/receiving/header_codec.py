@@ -64,7 +64,7 @@ def read_request(text: str, body: bytes = b"") -> Incoming:
 
 
 def is_left_out(value: bytes) -> bool:
-    """Return whether this value is the placeholder of one that was not stored."""
+    """Return whether this value is the placeholder of a value that was not stored."""
     return _PLACE_OF.fullmatch(value) is not None
 
 

@@ -143,8 +143,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. Raise StoreUnavailable, so that the reader waits, if another
-        unfinished commit conflicts."""
+        """Run `append_ahead`. Raises StoreUnavailable, so that the reader waits, if an unfinished
+        commit conflicts."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory

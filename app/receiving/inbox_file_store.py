@@ -1,6 +1,6 @@
 """Inbox of an SQLite database: a file beside it, with one writer.
 
-Leaves out: loss of the file (`inbox_loss_store`). It is created, checked and synced like the
+Leaves out: loss of the file (`inbox_loss_store`). The file is created, checked and synced like the
 database, before any delivery is acknowledged. The database stores the file's id with its position,
 so that no other file is mistaken for it. A file that was emptied or restored counts as lost,
 because it would reuse numbers.

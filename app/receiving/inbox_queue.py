@@ -115,8 +115,8 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S after the last commit began, except for a full or empty batch or
-        while closing."""
+        """Wait until SPACING_S after the last commit began. Do not wait with a full or empty batch,
+        or while closing."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -220,8 +220,8 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Ask all waiting senders to try again, and drop their items, until the running batch ends.
-        Its senders are asked, too."""
+        """Ask all waiting senders to try again, and drop their items. Accept no more items until
+        the running batch ends; its senders are asked, too."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]

@@ -12,8 +12,8 @@ read and still owns.
 
 On SQLite the inbox is a separate file (`inbox_file_store`), so that no import, fold or backup
 delays a sender. The receiver is its only writer, so row numbers rise with each commit. The database
-stores the reader's position; rows up to it count as read. They are deleted once the database's file
-holds the position without its write-ahead log, so that a lost log takes no delivery along. A backup
+stores the reader's position; rows up to it count as read. They are deleted once the position is in
+the database's file itself, so that the loss of its write-ahead log loses no delivery. A backup
 stores unread rows in the table of its copy.
 
 A row on which readers died, or that the database refused, is split into suspects: each record
@@ -169,8 +169,8 @@ KEEP_HELD: Final = statement(
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next rows with a number above `after`: at least one, more within `limit` records
-    and `most_bytes`."""
+    """Return the next rows with a number above `after`: at least one row, and no further row beyond
+    `limit` records and `most_bytes`."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -631,7 +631,7 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the file's unread rows above `after`. Also return its last number, and whether none
+    """Count the file's unread rows above `after`. Also return its last number, and whether no row
     after `after` was deleted."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))

@@ -3,8 +3,8 @@
 The writer deletes only rows that the database, polled on a read-only connection, reports as read.
 The database's file must hold their effect without its write-ahead log, which is folded after some
 quiet seconds. After a reader has crashed, nothing is deleted until the next reader has checked the
-disk. In the inbox file the writer notes the newest LAST_COMMIT that it saw; a database with an
-older one has lost commits.
+disk. In the inbox file the writer notes the newest LAST_COMMIT that it saw. A database with an
+older LAST_COMMIT has lost commits.
 
 Leaves out: reading.
 """
@@ -43,7 +43,8 @@ QUIET_S: Final = 5.0
 """Seconds without a commit after which the database's log is folded, or tried again."""
 
 ROOM_TIMES: Final = 3
-"""Factor: bytes that each unread byte may still need in the log, the database and its indexes."""
+"""Factor: each unread byte may still need this many bytes in the log, the database and its
+indexes."""
 
 ROOM_FLOOR: Final = 4_096
 """Least bytes that an unread record still needs, for its rows, its leaf and its order's ledger."""
@@ -167,8 +168,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows are deleted next, at most `size` bytes or one row;
-        None if none may be."""
+        """Return the number up to which rows are deleted next; None if no row may be deleted. The
+        rows have at most `size` bytes together, unless a single row is larger."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):

@@ -47,7 +47,7 @@ def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant)
 
 
 def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
-    """Store notes, except those already stored."""
+    """Store notes. A note that is stored already stays unchanged."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
         insert_rows(
@@ -135,9 +135,9 @@ async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses another key than the one with this name.
+    """Return whether the database uses a key with another name.
 
-    used  name of the key in use (`key_in_use`); if None, digests of other keys count
+    used  name of the key in use (`key_in_use`); if None, stored digests of other keys count
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 

@@ -46,7 +46,7 @@ _log_delivery = LogLine(
 
 AT_ONCE: Final = 512
 """Records appended in one transaction: about 15 ms on an idle machine, ten times that on a busy
-one. While another process waits for the transaction, fewer: see `Pace`."""
+machine. If another process waits for the transaction, fewer records are appended: see `Pace`."""
 
 AT_ONCE_SHARED: Final = 1_024
 """AT_ONCE on PostgreSQL, where readers append one after the other and each commit may wait 10 ms
@@ -320,8 +320,8 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows to read. If the inbox was empty so far, look at a snapshot first, so that nothing
-    is written for nothing."""
+    """Claim rows to read. If the inbox was empty so far, first look at a snapshot, so that nothing
+    is written without need."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

@@ -61,9 +61,9 @@ class Rejection:
 
 
 class RejectionRing:
-    """Limited store of rejections, from which the oldest are deleted.
+    """Limited store of rejections. Beyond its limits, the oldest rejections are deleted.
 
-    On SQLite no other process writes rejections, so the stored ones are counted only once.
+    On SQLite no other process writes rejections, so the stored rejections are counted only once.
     """
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:

@@ -24,7 +24,7 @@ from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
 """Latest addresses that are remembered, about 1 MiB. A forgotten address regains its full
-allowance, so there is a shared one, too."""
+allowance, so all addresses also share an allowance."""
 
 Decision = Literal["kept", "counted", "too_many"]
 """Decision about one rejection: write and log it (kept), only count it, or make its address wait
@@ -83,9 +83,9 @@ class RejectionRate:
 
 def network_of(address: str) -> str:
     """Return the network whose allowance an address uses: the IPv4 address, or the /64 network of
-    IPv6, which is one subscriber's.
+    IPv6, which belongs to one subscriber.
 
-    A proxy may pass on texts that are no addresses; they share one allowance.
+    A proxy may pass on texts that are no addresses. All such texts share one allowance.
     """
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
@@ -124,8 +124,8 @@ AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 """Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""Time for which a refusal counts. Providers send again by then, and older refusals say little
-about the present clock."""
+"""Time for which a refusal counts. Providers usually send again within it, and older refusals say
+little about the present clock."""
 
 REFUSALS: Final = 3
 """Least refusals of one source, without an accepted delivery between them, that raise the alarm.
@@ -153,8 +153,8 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Deliveries that one receiver refused for their age, by source, until it accepts one of the
-    source.
+    """Deliveries that one receiver refused for their age, by source. Accepting a delivery of the
+    source clears them.
 
     Only configured sources are included, so the memory is limited.
     """

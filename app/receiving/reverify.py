@@ -237,8 +237,8 @@ def _refusal_within(
 ) -> verify.RefusedDelivery | ProviderReply | None:
     """Return why a request would be refused at an instant.
 
-    If only its timestamp is, bisect the bounds for an instant at which it is valid, because only
-    the verifier can read it.
+    If only its timestamp is refused, search the bounds by bisection for an instant at which it is
+    valid. Only the verifier can read the timestamp.
     """
     earliest, latest = bounds
     while True:

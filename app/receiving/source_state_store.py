@@ -22,7 +22,7 @@ REFUSALS_KEPT: Final = 90 * DAY // HOUR
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
 """Prefix of counters for when a readable delivery of a source last arrived. The prefix above is for
-accepted ones: `last accepted shop`."""
+accepted deliveries: `last accepted shop`."""
 
 
 class Accepted(NamedTuple):

@@ -12,8 +12,8 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""Age up to which unreadable deliveries are counted. Somebody works once a week, and older ones,
-such as a dashboard's test, may never become readable."""
+"""Age up to which unreadable deliveries are counted. Somebody works at least once a week. Older
+deliveries, such as a dashboard's test, may never become readable."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 

@@ -17,7 +17,7 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Least characters of a value that may be a reference. Shorter ones, such as `KES`, occur in most
+"""Least characters of a value that may be a reference. Shorter values, such as `KES`, occur in most
 messages. The order's own member counts at any length."""
 
 MOST_VALUES: Final = 2_000

@@ -40,8 +40,8 @@ MAX_NAMING_VALUES: Final = 200
 the shared allowance."""
 
 MAX_UNASKED: Final = 100_000
-"""Most events of one source never asked about: 83 minutes of questions, about 100 MB. Beyond it,
-only requests with a known session or payment are stored."""
+"""Most events of one source never asked about: 83 minutes of questions, about 100 MB. If there are
+more, only requests with a known session or payment are stored."""
 
 EVERY_S: Final = 1.0
 """Seconds between two log lines on how many were not stored."""

@@ -73,8 +73,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return a different amount: 100 minor units less, or else one less, or 100 more than one
-    unit."""
+    """Return a different amount: 100 minor units less if possible, else one unit less; 100 more
+    than a single unit."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 

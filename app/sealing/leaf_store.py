@@ -5,10 +5,10 @@ commitments to the row's content. Bodies and headers are represented by their SH
 holds no readable text, and a deletion leaves the log intact. Numbers are whole and below 2**53;
 times are microseconds since 1970.
 
-A leaf names its order by a commitment (`of`), and has its position among the order's leaves (`nth`)
-and the number of the previous one (`after`). So no leaf between two shown ones can be omitted
-unnoticed. A leaf of the kind `reading` records that a delivery was later read differently or
-assigned to an order.
+A leaf names its order by a commitment (`of`). It states its position among the order's leaves
+(`nth`) and the number of the previous leaf (`after`). So no leaf between two shown leaves can be
+omitted unnoticed. A leaf of the kind `reading` records that a delivery was later read differently
+or assigned to an order.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
 a member may be added only if it is omitted for earlier rows, or belongs to a new kind.

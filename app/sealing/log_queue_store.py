@@ -2,7 +2,7 @@
 
 Ids do not commit in order. So rows with our own ids are marked in the transaction that writes them,
 and a mark is visible when its rows are. Rows that are numbered in commit order need no mark. A
-sweep over the ids finds all others. A row that has a leaf is skipped. Leaves out: sealing.
+sweep over the ids finds all other rows. A row that has a leaf is skipped. Leaves out: sealing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,8 +83,8 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return about `limit` rows without a leaf: marked rows, then numbered ones, then swept
-    ones."""
+    """Return about `limit` rows without a leaf: marked rows, then numbered rows, then swept
+    rows."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}

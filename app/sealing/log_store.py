@@ -98,7 +98,7 @@ _LEAVES_OF: Final = statement(
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
-    """Return the leaves of these subjects, without unsealed ones."""
+    """Return the leaves of these subjects. Subjects without a leaf are left out."""
     rows = await select_in(connection, sql=_LEAVES_OF, values=set(subjects))
     return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
@@ -162,8 +162,8 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf, which never changes; None if there is none
-    yet."""
+    """Return the first checkpoint that covers a leaf; None if there is no such checkpoint yet. The
+    result never changes later."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 

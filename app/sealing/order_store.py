@@ -85,8 +85,11 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether a delivery needs no further `reading` leaf: it has no leaf yet, which will
-        record everything, or its last one records the present order and reading."""
+        """Return whether a delivery needs no further `reading` leaf. There are two such cases:
+
+        - it has no leaf yet; its first leaf will record everything
+        - its last leaf records the present order and reading
+        """
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:

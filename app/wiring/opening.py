@@ -89,7 +89,7 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether this start would create an SQLite database, which is a mistake if the path in
+    """Return whether this start would create an SQLite database. That is a mistake if the path in
     the settings is wrong."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
@@ -134,8 +134,9 @@ async def distribute_database(settings: Settings) -> list[str]:
 
 
 async def create_database(settings: Settings, *, anew: bool) -> Path:
-    """Create an SQLite database, and return its file. With `anew`, even if an earlier one is
-    missing.
+    """Create an SQLite database, and return its file.
+
+    anew  whether to create it even though an earlier database is missing
 
     Raises UsageError on PostgreSQL, and if the database exists.
     """

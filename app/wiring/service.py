@@ -311,8 +311,8 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Where `working_parts` run: `apart` in a separate process, `all` or only the `reading` ones in the
-receiver's, or `none` if started separately."""
+"""Place where `working_parts` run: `apart` in a separate process, `all` or only the `reading` parts
+in the receiver's process, `none` if they are started separately."""
 
 
 @asynccontextmanager

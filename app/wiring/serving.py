@@ -151,7 +151,7 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
 
 
 def _stop(service: Service, server: uvicorn.Server) -> None:
-    """Accept no more requests. Those that wait for news get the present state."""
+    """Accept no more requests. Requests that wait for news get the present state."""
     service.context.signals.closing.set()
     server.should_exit = True
 
@@ -353,8 +353,8 @@ LOOK_S: Final = 2.0
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """Call `end` when another database has replaced this one, which the pages would go on
-    showing."""
+    """Call `end` when another database has replaced this one. Otherwise the pages would still show
+    the old database."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):

@@ -5,7 +5,8 @@ waits. A killed run, import or closing has changed nothing, as when its command 
 approval may have been stored: an erasure is approved before the first row is deleted, and the next
 one finishes it.
 
-A further kind of proposal is one line in `proposals_of`, and defined by the room that owns the act.
+To add a kind of proposal, define it in the room that owns the act, and add a line to
+`proposals_of`.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from app.database.postgresql import Purpose
 from app.wiring.opening import open_context
 
 Refused = tuple[type[TallyhookError], str]
-"""Class and sentence of an error, which alone pass between processes."""
+"""Class and sentence of an error. Nothing else of an error is passed between processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Event that ties others to an attempt, with the refund or dispute that it names; None for a
-session."""
+"""Pair of a refund or dispute, None for a session, and an event that names it. The event ties other
+events to an attempt."""
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """Records of the merchant by kind. Of several records of one kind, the member is the one that
-    applies.
+    """Records of the merchant by kind. If there are several of one kind, the member has the record
+    that applies.
 
     prices       records that changed the price, in order
     named        records in which the shop named this order for a session or payment
@@ -305,9 +305,9 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 def made_by(history: History) -> tuple[str, ...]:
     """Return the ids that prove that the order exists, the proving record or event first.
 
-    A standalone refund or an unconfirmed event is no proof. A standalone refund may share a
-    payment, session or event id with another order's evidence. That evidence is then the proof,
-    followed by the refund's id.
+    A standalone refund or an unconfirmed event is no proof. If a standalone refund shares a
+    payment, session or event id with another order's evidence, that evidence is the proof, and the
+    refund's id follows.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -416,8 +416,8 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide events into own, foreign and moved ones. A withdrawn assignment leaves an event to the
-    order that it names."""
+    """Divide events into own, foreign and moved events. If an assignment was withdrawn, the event
+    belongs to the order that it names."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
@@ -677,8 +677,8 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
     """Return the attempt on which a refund or dispute returns money; None if unknown.
 
-    This is the attempt that names the refund or dispute, else the only captured attempt, else a
-    captured attempt with an equal claim and amount.
+    The first match counts: the attempt that names the refund or dispute, the only captured attempt,
+    a captured attempt with an equal claim and amount.
     """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]

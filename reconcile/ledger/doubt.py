@@ -100,7 +100,7 @@ that, each payment is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that fit no price, and the ids of the price records that the others fit.
+    """Return the payments that fit no price, and the price records that all other payments fit.
 
     Checks payments of the policy's sources that only the order number links to the order. A payment
     fits a price that was valid at its date or later, alone or in a sum of checked payments. Partial
@@ -126,8 +126,8 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the first price, of those valid since the first capture, that these payments add up
-    to."""
+    """Return the first price that these payments add up to. Only prices valid since the first
+    capture count."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -304,8 +304,8 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return cancellations after the first capture, and those whose order is unknown because a date
-    is missing."""
+    """Return cancellations that the provider dated after the first capture. If a date is missing,
+    return them, too."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

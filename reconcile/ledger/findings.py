@@ -162,8 +162,8 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Return whether a win and a loss of one dispute contradict each other. Different dates mean a
-    new decision instead."""
+    """Return whether a win and a loss of one dispute contradict each other. If their dates differ,
+    the later event is a new decision."""
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False

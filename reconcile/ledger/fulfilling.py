@@ -125,7 +125,7 @@ def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
 
 
 def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
-    """Return events on money that may go back that name no known payment."""
+    """Return events about returned money that name no known payment."""
     found = [h for h in case.heard if h.event.claim == "unrecognized" and is_unread(h)]
     if found:
         placed = {id(h) for attempt in case.attempts for h in attempt.heard}
@@ -140,9 +140,10 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals of this uncaptured payment that may mean a captured one.
+    """Return the reversals of this uncaptured payment that may mean a captured payment.
 
-    That is possible if the reversal, or every event of the captured payment, names no payment.
+    That is possible if the reversal names no payment, or if no event of the captured payment names
+    it.
     """
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]

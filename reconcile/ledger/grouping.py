@@ -40,8 +40,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield items in groups: one for each code with more than ONE_BY_ONE items, else one per
-    item."""
+    """Group items by code where a code has more than ONE_BY_ONE items. Yield all other items
+    alone."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)

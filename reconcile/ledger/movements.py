@@ -290,8 +290,8 @@ class Refunds:
     """Refunds of one attempt: done, under way, failed, and their running totals.
 
     A refund is identified by its reference, else by its event id. A failed refund counts only if it
-    was done later. It is deducted from running totals dated between the refund and its failure. A
-    reversal with its reference does not count.
+    was done later. Running totals dated between the refund and its failure are reduced by it. A
+    reversal with the reference of a failed refund does not count.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -348,8 +348,8 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and its reversal if only provider answers report its failure, else an
-        empty list."""
+        """Return a refund and its reversal. Return nothing unless only provider answers report that
+        the refund failed."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -605,8 +605,8 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
     """Group the events of disputes by their reference.
 
-    Events without one belong to the only dispute. If there are several or none, they form their
-    own.
+    Events without a reference belong to the only dispute. If there are several disputes or none,
+    these events form one.
     """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
@@ -620,8 +620,8 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build one dispute from its events. The last decides, but a win after a loss counts only if
-    both are dated."""
+    """Build one dispute from its events. The last event decides. But a win after a loss counts only
+    if both are dated."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]

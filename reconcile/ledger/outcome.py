@@ -686,8 +686,8 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    """Decide an order without moved money: by its open attempts, else the last one, else the shop's
-    records."""
+    """Decide an order without moved money: by its open attempts, by its last attempt, or by the
+    shop's records."""
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

@@ -32,7 +32,7 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
     """Decide an attempt by its highest-ranked claim, else by its deadline. A reversal without a
-    capture cancels."""
+    capture counts as a cancellation."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)
@@ -77,8 +77,8 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the latest named slow method; UNKNOWN_METHOD if none is named, None if no payment is
-    slow."""
+    """Return the latest slow method that is named. Return UNKNOWN_METHOD if no slow event names
+    one, and None if none is slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]

@@ -133,7 +133,7 @@ class Placing:
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events link to these references, with the ids of the linking
+        """Return the orders that events link to these references, each with the ids of those
         events."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
@@ -142,8 +142,8 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references and all that events tie to them, directly or not, with the tying
-        events' ids."""
+        """Return these references, and all references that events tie to them, directly or through
+        others. Each has the ids of these events."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:

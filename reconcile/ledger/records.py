@@ -1,4 +1,5 @@
-"""Facts from the merchant's side about an order. A record never changes; a later one corrects it.
+"""Facts from the merchant's side about an order. A record never changes; a later record corrects
+it.
 
 Leaves out: any judgement.
 """

@@ -1,7 +1,7 @@
-"""Differences between a published ledger and the one published before, with reasons.
+"""Differences between a published ledger and the previous one, with reasons.
 
-Leaves out: where the earlier one is stored. A late event needs no special path: it makes two folds
-of one growing set differ.
+Leaves out: where published ledgers are stored. A late event needs no special path: it makes two
+folds of one growing set differ.
 """
 
 from collections import Counter
@@ -94,8 +94,8 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return name and amount of an open dispute restated since its first event, else an empty
-    text."""
+    """Return name and amount of an open dispute whose amount has changed since its first event.
+    Return an empty text for other findings."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -107,7 +107,8 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Count the findings of _EACH_BY_ITSELF in a substance. A missing number means one."""
+    """Count the findings of _EACH_BY_ITSELF in a substance. An entry without a number counts as
+    1."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")

@@ -93,8 +93,8 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return the marks and all that events tie to them, directly or not, with the tying events'
-    ids."""
+    """Return these marks, and all marks that events tie to them, directly or through others. Each
+    has the ids of these events."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

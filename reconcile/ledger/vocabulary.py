@@ -401,8 +401,8 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording for codes with possibly hundreds of findings. Other codes state the first finding and the
-number of the rest."""
+"""Wording for codes with possibly hundreds of findings. For other codes, the sentence states the
+first finding and the number of further findings."""
 
 
 class ReasonWords(NamedTuple):

@@ -51,10 +51,10 @@ Followed = tuple[StatementBalances, StatementBalances | None]
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement with the next one of its account, or None.
+    """Yield each statement with the next statement of its account, or None.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. Of several possible next statements, prefer one that opens with the closing
+    closing balance. If several statements may be next, prefer one that opens with the closing
     balance.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))

@@ -206,7 +206,7 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return pairs of a payout and a bank line that a person joined, or whose line names the
+        """Return pairs of a payout and a bank line. A person joined them, or the line names the
         payout."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
@@ -243,8 +243,11 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return the link of one group of pairs; None if a side has several currencies. Raises
-        ValueError beyond 64 bits."""
+        """Return the link of one group of pairs; None if its payouts, or its lines, have several
+        currencies.
+
+        Raises ValueError beyond 64 bits.
+        """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -488,7 +491,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return the time spans by currency that files of all its accounts or sources cover.
+    """Return the time spans that the files of all accounts or sources of a currency cover.
 
     names  pairs of a currency and the name of a bank account or source
     """

@@ -201,8 +201,8 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return further facts of a near miss: a text names the other line, one phone number, near
-    times."""
+    """Return further facts about two lines: a text names the other line, the phone number is equal,
+    or the times are near."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))

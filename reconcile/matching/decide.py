@@ -69,7 +69,8 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """Result of a comparison: buckets of the order and its book lines, matches and breaks."""
+    """Result of a comparison: the buckets of the order and of its book lines, and the matches and
+    breaks."""
 
     orders: Bucket
     lines: Bucket
@@ -190,8 +191,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add `funds.beside` to the first break about an unresolved order or doubtful payment, else to
-    the first break."""
+    """Add `funds.beside` to one break: the first about an unresolved order or a doubtful payment,
+    else the first of all."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -231,8 +232,8 @@ def _net_fits(pair: Pair) -> bool:
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Return a verdict if contradictory events leave an unresolved order without comparable
-    amounts."""
+    """Return a verdict on an unresolved order whose amounts cannot be compared, because its events
+    contradict each other."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -284,7 +285,7 @@ def _amount(pair: Pair) -> Verdict | None:
 def _still_unresolved(pair: Pair) -> Verdict | None:
     """Return a verdict if the ledger is unresolved although the book agrees with the money.
 
-    A second payment method in the book would explain that, so there is no verdict then.
+    Return None if the book names a second payment method, because that explains the difference.
     """
     if not pair.funds.unresolved or pair.by_method:
         return None

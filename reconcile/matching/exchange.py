@@ -29,7 +29,7 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the expected amount, and whether the actual one is within the rule's tolerance.
+    """Return the expected amount, and whether the actual amount is within the rule's tolerance.
     Without a rule, the actual amount is expected."""
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
@@ -41,7 +41,8 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return the rate with six decimals: units of the currency of `arrived` for one of `came`.
+    """Return the exchange rate as text with six decimals: currency of `arrived` for one unit of the
+    currency of `came`.
 
     came  an amount other than 0
     """

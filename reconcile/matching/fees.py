@@ -120,7 +120,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Most tariffs tried as the general rule, those with the most lines first."""
+"""Most tariffs tried as the general rule. Tariffs with the most lines come first."""
 
 
 def _together(
@@ -128,7 +128,7 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Make fee rules from tariffs, the general one last. Equal tariffs share a rule if only the
+    """Make fee rules from tariffs, the general rule last. Equal tariffs share a rule if only the
     last detail differs."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
@@ -142,8 +142,8 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return the number of exact fees and the tariff that gives the most; 0 and an empty tariff if
-    too few."""
+    """Return the tariff that gives the most exact fees, after their number. Return 0 and an empty
+    tariff if there are too few."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

@@ -138,7 +138,7 @@ class Funds:
 
     @property
     def returned_at(self) -> Instant:
-        """Return when money last went back; `at` if none did."""
+        """Return when money last went back; `at` if no money went back."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property

@@ -140,7 +140,8 @@ class Deciding:
     def _by_hand(
         self, funds: list[Funds], references: dict[str, list[BookRow]]
     ) -> tuple[list[Funds], dict[str, list[BookRow]]]:
-        """Match the orders and lines that people paired. Return the others."""
+        """Match the orders and lines that people paired. Return the orders and lines that are
+        left."""
         rest = []
         for each in funds:
             rows = self._given(each, [row for lines in references.values() for row in lines])
@@ -187,8 +188,8 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Set a pair aside if its order may have paid other lines of the group. Return whether it
-        was."""
+        """Set a pair aside if its order may have paid other lines of the group. Return whether the
+        pair was set aside."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False

@@ -246,7 +246,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatchingPart:
-    """Counts and unmatched rows of one range of keys. It can be pickled."""
+    """Counts and unmatched rows of one range of keys, which can be pickled."""
 
     tally: Tally
     left: Left
@@ -270,11 +270,11 @@ class Matching:
 
         hands       matches by hand. They join only rows that matching by key leaves without a
                     partner
-        suspense    unallocated payments. A statement line that names one of them is matched with
+        suspense    unallocated payments. A statement line that names such a payment is matched with
                     nothing else
         keeping     tally to use; None to create a new one
-        recipients  keys of orders that a disbursement may refund, by its payment. It went to the
-                    phone numbers of their customers
+        recipients  keys of orders that a disbursement may refund, by its payment: their customers
+                    have the phone number that received it
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)

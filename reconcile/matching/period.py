@@ -8,7 +8,7 @@ first evidence. A statement line without an order belongs to the period of its o
 import. A book line without date and money belongs to every period.
 
 Rows of several orders that a group, a hand match or a payment joins are matched together, so they
-belong to one period. It is found as for one order. The caller finds and passes all such rows.
+belong to one period, found as for one order. The caller finds and passes all such rows.
 """
 
 from collections import defaultdict, deque

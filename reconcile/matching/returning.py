@@ -52,8 +52,10 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund for which a line took money; None if there is none. The refund
-    references must be equal, or the payments if a reference is missing."""
+    """Return the failed refund for which a line took money; None if there is none.
+
+    The refund references must be equal. If one of them is missing, the payments must be equal.
+    """
     if row.kind != "refund":
         return None
     for each in failed:
@@ -102,10 +104,8 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Divide lines into those that cancel each other out, which the ledger does not have, and all
-    others.
-
-    These pairs cancel each other out:
+    """Divide lines into lines that cancel each other out, and all other lines. The ledger has no
+    movement for these pairs:
 
     - a dispute that took money, and the win that returned it
     - a refund, and the line that returned its money
@@ -132,8 +132,8 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one line gave back the money of the other, by refund reference or else by
-    payment."""
+    """Return whether one of two lines gave back the money that the other took. Refund references
+    decide, or else payments."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}

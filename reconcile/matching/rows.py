@@ -184,8 +184,8 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest         further lines of the reference, which do not count: those without moved money, if
-                 others have some
+    rest         further lines, which do not count: lines that state no moved money, beside lines
+                 that do
     status       common status of the lines
     charge       sum of the positive amounts. If two lines state the same charge, it counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
@@ -246,8 +246,8 @@ def claims(row: BookRow) -> bool:
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """Return the lines of one reference, with lines without moved money as `rest` if others have
-    some.
+    """Return the lines of one reference. If some lines state that money moved, all other lines
+    become `rest`.
 
     A `refunded` line repeats a `paid` line of the reference if the refunded amount is not larger.
 
@@ -300,8 +300,8 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that went back according to a line; all of it for the status `refunded`
-    without an amount.
+    """Return the amount that went back according to a line. A `refunded` line without a refunded
+    amount went back completely.
 
     A refunded amount of 0 counts as not stated, because exports fill the column with 0 in every
     row.
@@ -415,8 +415,9 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
-    A date without a time is stored as the first instant of its day. One file may have been read in
-    UTC, another in the calendar's zone; one date read in both still counts as one day.
+    A date without a time is stored as the first instant of its day. If one file was read in UTC,
+    and another in the calendar's zone, the instants of one date differ. They still count as one
+    day.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

@@ -373,8 +373,8 @@ class Terms:
         """Return why the statements may lack money captured at `at`; None if a statement must show
         it.
 
-        It must once `settle_margin` has passed since the capture, and the source's statements cover
-        that time.
+        A statement must show the money after `settle_margin`, if the source's statements cover that
+        time.
         """
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
@@ -392,8 +392,8 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors by which an amount is wrong if major and minor units were mixed up: 100
-    and the currency's own."""
+    """Return the factors between major and minor units that people mix up: 100 and the currency's
+    own."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 

@@ -115,7 +115,7 @@ class Settling:
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """Report refunds and chargebacks that lack their statement line.
 
-        Statements may omit a movement together with its reversal, so neither of them is reported.
+        A movement and its reversal are not reported, because statements may omit both.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
@@ -147,8 +147,8 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle a movement of unknown amount, and return
-        whether it was.
+        """Put a line into a bucket if it may settle a movement of unknown amount. Return whether it
+        was put there.
 
         The break about the doubtful payment or its order includes the line's money.
         """
@@ -209,8 +209,8 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Put returns settled in another currency into a bucket, with their lines. Return the
-        others."""
+        """Put returns settled in another currency into a bucket, with their lines. Return the other
+        returns and lines."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
@@ -263,8 +263,8 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines as `join` does. A person's pairing decides if several lines fit
-        the only capture."""
+        """Join captures and lines as `join` does. If several lines fit the only capture, the line
+        that a person paired counts."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -289,8 +289,8 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Match parts of a payment with their lines, one by one, then all remaining ones together.
-        Return what is left."""
+        """Match parts of a payment with their lines, one by one, then all remaining parts together.
+        Return the parts and lines that are left."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)

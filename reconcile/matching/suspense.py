@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-Leaves out: how a payment is folded, and who may assign it. A movement is posted where its payment
-was when it became known: in suspense, or to its order or account. An assignment moves the money on
-its own day and never changes that posting.
+Leaves out: how a payment is folded, and who may assign it. When a movement becomes known, it is
+posted where its payment then is: in suspense, or on its order or account. An assignment moves the
+money on its own day and never changes that posting.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Where a person placed a payment: on an order, on no order again, or in one of two dismissals."""
+"""Place that a person gave a payment: an order, no order any more, or one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Causes of a change of the suspense balance, besides new money.

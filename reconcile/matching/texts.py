@@ -11,8 +11,8 @@ from typing import Final
 from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
-"""Fewest characters of a reference searched in texts; SHORTEST_DIGITS if it is all digits.
-Shorter ones occur by chance, for example as years and amounts."""
+"""Fewest characters of a reference searched in texts; SHORTEST_DIGITS if it is all digits. Shorter
+references occur by chance, for example as years and amounts."""
 
 SHORTEST_DIGITS: Final = 6
 
@@ -56,7 +56,7 @@ _DATE: Final = re.compile(
 def telling(key: str) -> bool:
     """Return whether a payout's key can be searched for in bank texts.
 
-    It must be too long to occur by chance, and no date, because many texts contain a date.
+    A short key may occur by chance, and a date occurs in many texts.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)

@@ -66,8 +66,8 @@ APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Fewest and most past withdrawals used to expect the next. Fewer show no rhythm, and older ones
-may have had another."""
+"""Fewest and most past withdrawals used to expect the next. Fewer show no rhythm, and older
+withdrawals may have had another rhythm."""
 
 GRACE: Final[Duration] = DAY
 """Time beyond the longest interval so far after which a withdrawal is late. Allows for a
@@ -181,9 +181,8 @@ class Wallets:
     ) -> WalletSums:
         """Add up the movements of a wallet, and check its stated balance at each instant.
 
-        The order of rows with one instant is unknown, so they are checked together. Added to the
-        earlier balance, they must give a balance that one of them states, and from which none of
-        them starts.
+        The order of rows with one instant is unknown, so they are checked together. Their sum,
+        added to the earlier balance, must be the last of the balances that they state.
         """
         start = self._period.since
         stated, opening = None, None
@@ -245,7 +244,8 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report a late withdrawal: the longest pause ever, with enough balance to withdraw."""
+        """Report a withdrawal as late if this is the longest pause so far, and the balance is
+        enough for one."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -344,8 +344,8 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair the two sides of transfers by reference, then by amount within a day. Report the
-        rest."""
+        """Pair the two sides of transfers by reference, then by amount within a day. Report
+        unpaired sides."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)

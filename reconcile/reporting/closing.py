@@ -390,7 +390,8 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
 
 
 def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDigest]) -> str | None:
-    """Return a sentence about the first day and part whose evidence changed; None if none did."""
+    """Return a sentence about the first day and part whose evidence changed; None if nothing
+    changed."""
     before = {(each.day, each.part): each for each in then}
     after = {(each.day, each.part): each for each in now}
     for day, part in sorted(before.keys() | after.keys()):
@@ -682,10 +683,10 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence and the files to import, if another time zone explains a coverage gap; else
-    empty.
+    """Return a sentence that another time zone explains a coverage gap, and the files to import.
+    Both may be empty.
 
-    It does if one span covers the whole month, except for some hours at its ends.
+    The zone explains the gap if one span covers the whole month, except for some hours at its ends.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:

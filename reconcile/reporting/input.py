@@ -82,8 +82,8 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide lines among orders with one key but different spellings: by payment, else by named
-    order, else to the first."""
+    """Divide lines among orders with one key but different spellings. The payment decides, then the
+    order that the line names; else the first order gets the line."""
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -144,9 +144,9 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every line of the order with the movements that it settles.
 
-    From the payment's movements that no earlier line settles, a line settles one of its amount,
-    else all if they add up to it, else the first. If none is left, it settles a further part of a
-    settled movement.
+    A line settles movements of its payment that no earlier line settles. It settles one of its own
+    amount; else all of them, if they add up to it; else the first. If none is left, it settles a
+    further part of a settled movement.
 
     strange  ids of lines for which the matching found no movement
     """

@@ -251,7 +251,8 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known at most `up_to` after their date; None for all later ones."""
+    """Movements that became known at most `up_to` after their date; None for all later
+    movements."""
 
     up_to: Duration | None
     movements: int

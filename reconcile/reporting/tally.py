@@ -42,8 +42,10 @@ _AGES: Final = (1, 7, 30, 90)
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` lines by `key`, and the number of all. The rest is dropped at twice `bound`
-    lines."""
+    """The first `bound` lines when sorted by `key`, and the number of all lines.
+
+    Further lines are dropped whenever twice `bound` lines are stored.
+    """
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -496,7 +498,7 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Add the lines dated in the period, each at its own date. Return whether there was one."""
+        """Add the lines dated in the period, each at its own date. Return whether there was any."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -514,10 +516,10 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add an order's movements at their dates, and its lines at those of their first movements.
-        Return whether anything counted.
+        """Add an order's movements and statement lines. Return whether anything counted.
 
-        A line without a movement counts at its own date.
+        A movement counts at its own date, and a line at the date of its first movement. A line
+        without a movement counts at its own date.
         """
         moved = False
         apart: Counter[str] = Counter()

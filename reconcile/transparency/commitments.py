@@ -47,8 +47,8 @@ _SALTS_BYTES: Final = len(_SALTED) * _SALT // 2
 
 
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
-    """Derive each part's salt, in hex, from our secret and the leaf's salt. Disclosed salts reveal
-    no others."""
+    """Derive the salt of each part, in hex, from our secret and the leaf's salt. A disclosed salt
+    reveals no other salt."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     return {name: drawn[place] for name, place in _SALTED.items()}
 

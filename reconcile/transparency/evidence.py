@@ -43,7 +43,8 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings of a policy that are lists of names. Others are microseconds, None or in `_PERCENT`."""
+"""Settings of a policy that are lists of names. All others are microseconds, None or in
+`_PERCENT`."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 
@@ -52,7 +53,7 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
     """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
     Instants are as stored; `history_of` applies later redatings. Each event comes with its first
-    delivery, and with ids and instants of the others under `again`.
+    delivery. `again` has ids and instants of its other deliveries.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
@@ -77,7 +78,7 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
 
 
 def by_event(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
-    """Return the deliveries of each event, both in the order of arrival."""
+    """Return the deliveries of each event. Events and deliveries are in the order of arrival."""
     found: dict[Event, list[Delivery]] = {}
     for each in sorted(deliveries, key=lambda one: (one.received_at, one.delivery_id)):
         found.setdefault(each.event, []).append(each)

@@ -179,7 +179,7 @@ def _past_left_edge(here: int, last: int) -> tuple[int, int]:
     """Move up to the first ancestor that is a right child or has index 0. Return its index and the
     last index of its level.
 
-    A last node without a sibling keeps its hash on the way.
+    A last node without a sibling keeps its hash when it moves up.
     """
     while here and not here & 1:
         here, last = here >> 1, last >> 1

@@ -159,8 +159,8 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Draw the labels below the columns, evenly spaced ones if not all fit. Long labels take two
-    lines."""
+    """Draw the labels below the columns. If there are too many, draw evenly spaced labels. Break a
+    long label into two lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)

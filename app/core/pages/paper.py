@@ -117,7 +117,8 @@ def _rare_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the given characters of each script that has one without a font.
+    """Find the scripts with a character that no font has. Return the given characters of these
+    scripts.
 
     own  whether to use only Typst's own fonts
     """

@@ -97,8 +97,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """Counter that changes in the transaction of the rows that it counts: the last number of a
-    series without gaps, or the orders with an outcome or finding."""
+    """Counter that changes in the transaction of the rows that it counts. It has the last number of
+    a series, or the number of orders with an outcome or finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -122,8 +122,8 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""Arguments for tables whose deleted numbers must never be reused, because a reader could mistake a
-new row for one that it has read."""
+"""Arguments for tables that must never reuse deleted numbers. A reader could take a new row for an
+old row that it has read."""
 
 
 class InboxRow(Table, table=True):
@@ -330,8 +330,8 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """Order of a payment's or session's reference, from the first event or record that names
-    both."""
+    """Order of a payment's or session's reference, from the first event or record that names the
+    order and the reference."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED

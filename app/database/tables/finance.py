@@ -96,8 +96,7 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """Version of a break: its money, age and evidence. Runs that find equal ones share a
-    version."""
+    """Version of a break: its money, age and evidence. Runs that find an equal version share it."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -376,8 +375,9 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """Run of a schedule entry, or one that a person requested (`asked`). `until` is the end of its
-    lease, or after a failure the next try. `delivered` lists, as JSON, where the result was sent.
+    """Run of a schedule entry, or a run that a person requested (`asked`). `until` is the end of
+    its lease, or after a failure the next try. `delivered` lists, as JSON, where the result was
+    sent.
 
     A row in the state `seen` is no run: since its `due_at` the entry is watched.
     """

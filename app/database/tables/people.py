@@ -465,7 +465,7 @@ class AlarmMessageRow(Table, table=True):
 
 class NoticeChoiceRow(Table, table=True):
     """An operator's choice of notices. `position` is the last audit entry sent to them. `due_at` is
-    the next check for new ones."""
+    when to look for new entries."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED

@@ -151,7 +151,7 @@ def _private_key(secret: str) -> HmacKey:
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return bt_signature and bt_payload of a body; None if one is missing or occurs twice."""
+    """Return bt_signature and bt_payload of a body; None if a field is missing or occurs twice."""
     try:
         fields = kit.form_fields(body)
     except ValueError:

@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return every label that is in both headers, in order. Raises ValueError if one is no
+    """Return every label that is in both headers, in order. Raises ValueError if a header is no
     dictionary of RFC 9651."""
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
