@@ -154,10 +154,10 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that the order is paid, with the event that proves it; None if it is not,
-    or not known to be.
+    """Return a sentence that the order is paid, with the event that proves it; None if the order is
+    not known to be paid.
 
-    opened  session that this call has opened; None if it opened none
+    opened  session that this call has opened; None if it opened no session
     """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":

@@ -309,7 +309,7 @@ class ServiceReply:
     problem      `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
                  answer
     retry_after  Retry-After header, unparsed
-    date         Date header; a pause up to a Retry-After date begins at it
+    date         Date header; a pause until a Retry-After date is counted from it
     """
 
     status: int | None = None

@@ -41,7 +41,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Parse the body as a JSON object. Raises NotUnderstood if it is not one."""
+        """Parse the body as a JSON object. Raises NotUnderstood if the body is not a JSON
+        object."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):

@@ -276,7 +276,7 @@ def plan_settings(
 def write_plan(path: Path, plan: SettingsPlan) -> None:
     """Replace the file with the planned content.
 
-    A new file has mode 0600. An existing one keeps owner, group and mode, without permissions of
+    A new file has mode 0600. An existing file keeps owner, group and mode, without permissions of
     others. Raises ConfigurationError if the file has changed meanwhile, or cannot be written now.
     """
     real = Path(os.path.realpath(path))

@@ -101,7 +101,7 @@ _SECRETS_OF_SECTIONS: Final = (
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Read secrets from their files. A single source also becomes the checkout's."""
+    """Read secrets from their files. A single source also becomes the source of the checkout."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:

@@ -181,7 +181,7 @@ def networks(value: Any) -> Any:
     network.
 
     Only a listed proxy can state another address for the sender. `*` would let every sender choose
-    one.
+    its address.
     """
     found = []
     for text in filter(None, listed(value)):

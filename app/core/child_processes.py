@@ -81,7 +81,7 @@ STEADY_S: Final = 30.0
 """Seconds after which a child counts as steady. After it, the pause starts again at AGAIN_S."""
 
 MISSED_S: Final = 5.0
-"""Seconds without a child before readiness reports it. A child starts in about one."""
+"""Seconds without a child before readiness reports it. A child starts in about a second."""
 
 STOP_S: Final = 20.0
 """Seconds that a child has to end before it is killed. Its successor reads the rest."""

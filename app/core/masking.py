@@ -201,7 +201,7 @@ CALLING_CODES: Final = frozenset(
     )
 )
 """All calling codes that are, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
-No code is the beginning of another."""
+No code is the beginning of another code."""
 
 
 _LEAST_BARE: Final = 8

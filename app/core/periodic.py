@@ -98,7 +98,7 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Tasks that run together, none slowed by another. If one fails, all end."""
+    """Tasks that run together and do not slow each other. If one task fails, all tasks end."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks

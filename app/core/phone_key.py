@@ -3,7 +3,7 @@ need not be stored.
 
 A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
 database alone reveals no number. If the key is lost, nothing is found until `reindex` computes the
-digests with a new one.
+digests with a new key.
 """
 
 import hmac

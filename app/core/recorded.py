@@ -110,7 +110,7 @@ def _request(found: Any) -> Recorded:
 
 
 def target_of(to: str, url: str) -> str:
-    """Return the address `to` with the request's query, and its path if `to` has none.
+    """Return the address `to` with the request's query, and its path if `to` has no path.
 
     Raises UsageError if `to` is no http address, or if the host would change.
     """

@@ -106,7 +106,7 @@ _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "
 
 def driver_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that a database may raise. asyncpg's are included only if it is loaded,
-    because loading it takes a fifteenth of a start."""
+    because loading it would slow the start."""
     asyncpg = sys.modules.get("asyncpg")
     past_sqlalchemy = (
         ()

@@ -1,6 +1,6 @@
 """Gaps: time spans whose evidence may be lost, and whose loss a person accepted.
 
-A database that lost commits is recognized by the instant of its last one. Leaves out: the second
+A database that lost commits is recognized by the instant of its last commit. Leaves out: the second
 note of that instant (`receiving/inbox_store.py`), and the consequences of a gap.
 """
 

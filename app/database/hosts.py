@@ -196,7 +196,7 @@ class Hosts:
         return connection
 
     async def watch(self) -> None:
-        """Ask all hosts repeatedly whether one server has replaced another."""
+        """Ask all hosts repeatedly whether another server has taken over."""
         began = monotonic()
         while True:
             await self._look()

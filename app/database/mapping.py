@@ -114,7 +114,7 @@ COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
     "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
 )
-"""SQL for the instant from which a row counts: the stored one, unless a record corrected a fast
+"""SQL for the instant from which a row counts: the stored instant, unless a record corrected a fast
 clock."""
 DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")

@@ -316,7 +316,7 @@ async def is_lost(connection: AsyncConnection) -> bool:
 
 _OF_NUMBERS: Final = "varsup.c"
 """Source file of the server's warning that fewer than forty million transaction numbers are left,
-sent with every statement that takes one."""
+sent with every statement that takes a number."""
 
 
 @contextmanager

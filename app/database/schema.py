@@ -146,8 +146,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of the tables that SQLite creates for ANALYZE and AUTOINCREMENT. Names are not
-enough, because the catalog may list a trigger under one."""
+"""Definitions of the tables that SQLite creates for ANALYZE and AUTOINCREMENT. A name is not
+enough, because the catalog may list a trigger under it."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -359,7 +359,8 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raises ConfigurationError if the file names another."""
+        """Record that this database exists. Raises ConfigurationError if the file names another
+        database."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):

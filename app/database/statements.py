@@ -175,7 +175,7 @@ class _PostgreSQL:
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows without conflicts. As arrays they would take the driver four times as long,
-        because it checks each value for being one."""
+        because it checks whether each value is an array."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))

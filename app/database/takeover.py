@@ -225,7 +225,7 @@ _CHECKED: Final = (
 
 def server_moved(connection: PlainConnection) -> str | None:
     """Return a sentence with the next step if the server has an unaccepted gap, another timeline,
-    or is not the recorded one; else None.
+    or is not the recorded server; else None.
 
     A server from a base backup, without recovery to a point in time, looks like the original.
     """

@@ -112,8 +112,8 @@ class RehearsalPlan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """Return the configured test numbers, else the simulated provider's. Raises ConfigurationError
-    for an unknown scenario, and in live without numbers."""
+    """Return the configured test numbers, else the numbers of the simulated provider. Raises
+    ConfigurationError for an unknown scenario, and in live without numbers."""
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
         known = ", ".join(EXPECTED)

@@ -34,7 +34,7 @@ SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 class Arrivals:
     """Arrivals up to `now`.
 
-    last      arrival of the last verified delivery; None if there never was one
+    last      arrival of the last verified delivery; None if no delivery arrived yet
     usual     deliveries from the time of day of `last` to that of `now`, at most LONGEST, on each
               of the DAYS days before, most recent first. Counting stops at EXPECTED
     sessions  when the first SESSIONS sessions after `last` were opened, oldest first

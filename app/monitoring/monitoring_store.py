@@ -226,7 +226,7 @@ class AlarmMessage:
     way      `post` or `mail`
     seen_at  when a receiver last saw the alarm
     over_at  when the alarm ended; None while it lasts
-    told_at  when the notice of its start was sent; None if not yet
+    told_at  when the notice of its start was sent; None if it was not sent yet
     tries    failed tries of the due notice
     due_at   next try; during a try, the end of the sender's claim
     """

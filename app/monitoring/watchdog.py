@@ -79,8 +79,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began at `since` is too recent for an alarm, and note in
-        `ends` when it is not."""
+        """Return whether a condition that began at `since` is too recent for an alarm. Note in
+        `ends` when it becomes an alarm."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)

@@ -126,7 +126,7 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator is notified; None if not at all."""
+    """Return how an operator is notified; None if the operator wants no notices."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 

@@ -43,7 +43,7 @@ def tally(
     revisions: int,
 ) -> int:
     """Update the counters for replaced ledgers, and reserve `revisions` numbers of the feed. Return
-    the first one.
+    the first number.
 
     before, after  outcome and findings of the replaced ledgers, and of their replacements
 

@@ -218,7 +218,7 @@ class NumbersDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """Numbers of an order as E.164 digits; `note` says why there are none."""
+    """Numbers of an order as E.164 digits; if there are no numbers, `note` says why."""
 
     order: str
     phones: tuple[str, ...]

@@ -135,8 +135,8 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minutes of a source's last accepted and last refused delivery; None if not in the
-    last ninety days.
+    """Return the minutes of a source's last accepted and last refused delivery; None if no such
+    delivery came in the last ninety days.
 
     An empty source name stands for all unknown names.
     """

@@ -281,7 +281,8 @@ Mark = tuple[str, str, str]
 
 
 def _marks(event: Event) -> set[Mark]:
-    """Return the marks that an event may share with others. An unconfirmed event has none."""
+    """Return the marks that an event may share with others. An unconfirmed event has no such
+    marks."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)

@@ -163,7 +163,7 @@ async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
 
 
 async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
-    """Store the digests by source, in place of earlier ones."""
+    """Store the digests by source. They replace earlier digests."""
     for source, digest in sorted(digests.items()):
         await connection.execute(
             text(

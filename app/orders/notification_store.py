@@ -51,7 +51,7 @@ _CONDITIONS: Final[dict[State, sa.ColumnElement[bool]]] = {
 }
 
 LEASE: Final[Duration] = 60 * SECOND
-"""Time for which others skip a taken row: several times the longest request."""
+"""Time for which other processes skip a taken row. The longest request takes much less."""
 
 _LONGER_THAN_ANY_PAUSE: Final[Duration] = 2 * HOUR
 
@@ -447,7 +447,7 @@ class Stuck:
     """Notifications that a shop refuses although it can be reached.
 
     count    stuck notifications, at most `enough`
-    order    order of the oldest one
+    order    order of the oldest notification
     since    when the oldest began to wait
     problem  code for why the oldest failed last
     """

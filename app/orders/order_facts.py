@@ -25,7 +25,7 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return since when orders need a price from the shop; None if they need none."""
+    """Return since when orders need a price from the shop; None if they need no price."""
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -268,8 +268,8 @@ def named(
 def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
     """Raise ReferenceTaken for a reference that belongs to another order.
 
-    The shop named it, a session was opened, or the provider's events say so. No other transaction
-    can link references until this one ends.
+    The reference belongs to it because the shop named it, a session was opened with it, or the
+    provider's events say so. No other transaction can link references until this one ends.
     """
     if not references:
         return

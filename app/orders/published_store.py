@@ -62,8 +62,8 @@ AHEAD: Final = 2**40
 """Fewest numbers that a restore skips: more than were assigned since any backup."""
 
 A_SECOND: Final = 2**20
-"""Numbers reserved for each second since 1970, more than are assigned in one. So a later restore
-always continues with higher numbers."""
+"""Numbers reserved for each second since 1970, more than are assigned in a second. So a later
+restore always continues with higher numbers."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly. A restore would exceed it in 2242."""

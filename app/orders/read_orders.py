@@ -470,8 +470,8 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, by reference, folded as of now. Unpublished ones
-    have revision 0."""
+    """Return orders that nobody has tried to pay, by reference, folded as of now. Unpublished
+    orders have revision 0."""
     async with context.database.reading() as connection:
         orders = await ledger_store.listed_orders(
             connection, after=after, limit=limit, outcome="not_attempted"

@@ -90,8 +90,8 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """Return how many of these deliveries were pruned, and when the last one was; None if none
-    was."""
+    """Return how many of these deliveries were pruned, and when the last of them was pruned; None
+    if no delivery was."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:

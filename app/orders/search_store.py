@@ -138,7 +138,7 @@ async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
     """Return (order, `event` or `delivery`) by the id of an event or a delivery. The order is None
-    if the event has none."""
+    if the event has no order."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -358,7 +358,7 @@ async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int
 class ImportedLine:
     """Imported line that concerns an order.
 
-    order   order's reference as written in the line; None if there is none
+    order   order's reference as written in the line; None if the line names no order
     source  source of the statement; empty for a line of the order book
     what    status in a book, or kind of movement in a statement; empty if not stated
     """

@@ -45,7 +45,8 @@ class ShopFactsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
-    """Times of an order's fulfillment and cancellation; None if the shop has not stated one."""
+    """Times of an order's fulfillment and cancellation; None if the shop has not stated the
+    time."""
 
     fulfilled_at: Stated = None
     canceled_at: Stated = None

@@ -4,7 +4,8 @@
     2 fold     each payment like an order's attempt, placed by people's last decisions
     3 answer   a page, one payment, or counts and sums
 
-Unsigned and unconfirmed messages never make one. Leaves out: assigning and dismissing.
+Unsigned and unconfirmed messages never make an unallocated payment. Leaves out: assigning and
+dismissing.
 """
 
 from collections import Counter
@@ -704,7 +705,7 @@ async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
     """Return the payment with the customer's masked number. Return it unchanged if one of the first
-    deliveries is restricted or none has a number."""
+    deliveries is restricted or no delivery has a number."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

@@ -202,7 +202,7 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES becomes an empty one."""
+    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES becomes an empty line."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line

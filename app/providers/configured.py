@@ -77,7 +77,7 @@ def webhook_credentials(given: SourceSettings) -> list[str]:
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """Return the expiry of each secret that has one."""
+    """Return the expiry of each secret that expires."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 

@@ -92,7 +92,8 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Label, prefix and separator of a signature by the profile; None if not stated."""
+    """Label, prefix and separator of a signature by the profile; None if the profile does not state
+    it."""
 
     label: bytes | None
     prefix: bytes | None

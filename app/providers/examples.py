@@ -5,7 +5,7 @@
 Each line is a JSON object: `name`, `event` (the provider's word as the profile reads it), `body`
 (an object or a text), `headers`, `url` and `method` if they matter, and `source`, the page or test
 that shows the shape. To find which value holds the order, an amount or a date, each value is
-changed once: it carries the fields that the profile then reads differently.
+changed once, and the profile reads the event again: the value holds each field that now differs.
 
 Leaves out: sending.
 """
@@ -461,7 +461,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return an id in the format of the old one. Equal keys give equal ids."""
+    """Return an id in the format of the old id. Equal keys give equal ids."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

@@ -48,7 +48,8 @@ def card(value: object) -> str | None:
 
 
 def further_id(value: object) -> str | None:
-    """Return the identifier for a provider's id without a field of its own, such as a charge's."""
+    """Return the identifier for a provider's id that has no field of its own, such as the id of a
+    charge."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 

@@ -244,7 +244,8 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
 
 
 def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the result of `show_profile` as dotted keys with their values, except absent ones."""
+    """Yield the result of `show_profile` as dotted keys with their values. Absent values are left
+    out."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from profile_rows(value, f"{prefix}{key}.")

@@ -206,8 +206,8 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whether an event names our shop, another or none; None if the source does not
-        check. Never raises."""
+        """Return whether an event names our shop, another shop or no shop; None if the source does
+        not check. Never raises."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)

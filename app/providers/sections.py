@@ -253,7 +253,7 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the common environment of these secrets, or None if they do not show one."""
+        """Return the common environment of these secrets, or None if they do not show it."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)

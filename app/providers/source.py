@@ -327,8 +327,8 @@ class Source:
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the deadline for answering the dispute in a genuine request; None without one.
-        Raises Unreadable."""
+        """Return the deadline for answering the dispute in a genuine request; None if it states no
+        deadline. Raises Unreadable."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:

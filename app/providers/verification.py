@@ -1,7 +1,7 @@
 """Signature verification over the bytes as received, in numbered steps; and signing.
 
 The profile is compiled once, before the first request. The body is parsed only if the profile signs
-its members: strictly, and an invalid body has no members.
+its members. The parser is strict: an invalid body has no members.
 
 Signing builds the provider's own request, with the newest key. A covered header or query field gets
 the event's id as its value. Leaves out: the cryptography (`schemes`).

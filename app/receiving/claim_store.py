@@ -159,7 +159,8 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL that claims rows unchanged since they were listed. Skips rows that others are claiming."""
+"""SQL that claims rows unchanged since they were listed. It skips rows that other processes are
+claiming."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:

@@ -381,7 +381,7 @@ async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
     """Mark the events that wait for an answer, after the index was rebuilt: all that ever waited
-    and got no final one.
+    and got no final answer.
 
     not_known  kind of the final answer that the provider does not know the payment
     never      sources whose providers are never asked

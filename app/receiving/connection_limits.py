@@ -1,8 +1,8 @@
 """Limits on connections: how many are open, and how long each may take.
 
 A connection costs memory and a file descriptor before a byte of it is verified. So connections are
-limited, in all and for each address, and stalled ones are closed. They are checked once a second,
-because a timer for each request would slow every delivery.
+limited, in all and for each address, and stalled connections are closed. They are checked once a
+second, because a timer for each request would slow every delivery.
 
 Leaves out: parsing (`guard`).
 """

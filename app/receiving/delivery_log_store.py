@@ -249,8 +249,8 @@ async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, t
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes of a source's last accepted and last refused delivery; None if not
-    counted."""
+    """Return the minutes of a source's last accepted and last refused delivery; None if no such
+    delivery was counted."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 

@@ -129,7 +129,7 @@ async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -
 
 
 async def count_marks(connection: AsyncConnection) -> int:
-    """Count the orders that have a mark. Every order with evidence has one."""
+    """Count the orders that have a mark. Every order with evidence has a mark."""
     return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
 
 

@@ -229,7 +229,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file has no table. An unreadable file counts as having one."""
+    """Return whether the file has no table. An unreadable file counts as having a table."""
     if not path.stat().st_size:
         return True
     try:

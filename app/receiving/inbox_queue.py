@@ -56,7 +56,7 @@ class InboxQueue:
     ) -> None:
         """Create a queue without items.
 
-        queue_limit  most waiting arrivals; more are refused
+        queue_limit  most waiting arrivals; further arrivals are refused
         batch_limit  most arrivals in one transaction, which limits how long others wait
         on_commit    called after each commit with the number of its arrivals
         """
@@ -127,7 +127,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept no more items, and refuse waiting ones, because no writer is left."""
+        """Accept no more items, and refuse waiting items, because no writer is left."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()

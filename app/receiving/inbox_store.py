@@ -218,8 +218,8 @@ def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread
     """Delete these rows from the inbox, because their content is appended in this transaction.
     Return the rows that were still there.
 
-    All rows must have the same claim, or none. A row that another reader claimed meanwhile stays. A
-    reader that tries to claim one now waits for the commit.
+    All rows must have the same claim, or no claim. A row that another reader claimed meanwhile
+    stays. A reader that tries to claim such a row now waits for the commit.
     """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]

@@ -30,15 +30,15 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Status codes of rejections. All others get 401, which does not tell a wrong signature from a
-wrong age."""
+"""Status codes of rejections. All other rejections get 401, which does not tell a wrong signature
+from a wrong age."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Most values of an unsigned body. A callback has some dozens, and anyone can send one."""
+"""Most values of an unsigned body. A callback has some dozens, and anyone can send a callback."""
 
 RETRY_AFTER_S: Final = 5
 """Seconds for Retry-After with a 503: a restart is usually over by then."""

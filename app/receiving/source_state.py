@@ -45,7 +45,7 @@ PAYMENTS: Final = 20
 
 EXPLAINED: Final = 3
 """Latest refused deliveries of a source that the signature doctor tries hundreds of mistakes on.
-One may be a stranger's."""
+Some may come from strangers."""
 
 
 class SourceStateDocument(TypedDict):

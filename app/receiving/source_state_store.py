@@ -1,7 +1,7 @@
 """Last deliveries of each source, and later refusals by hour.
 
-The ring of rejections is limited, so junk pushes genuine ones out; these counts stay. Leaves out:
-judging them.
+The ring of rejections is limited, so junk pushes genuine rejections out; these counts stay. Leaves
+out: judging them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

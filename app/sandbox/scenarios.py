@@ -12,7 +12,8 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""Rule for an amount: the order's, some minor units less, a third of it, or the rest of it."""
+"""Rule for an amount: the order's amount, some minor units less, a third of it, or the rest of
+it."""
 
 Copy = Literal["true", "other_amount", "tampered"]
 """Kind of a delivered copy: unchanged, signed with another amount, or changed after signing."""

@@ -256,7 +256,8 @@ _PARTS: Final = [
     (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
     for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
-"""Parts of an event with their columns. `said` has the digest's, which is never empty."""
+"""Parts of an event with their columns. `said` has the column of the digest, which is never
+empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:

@@ -233,7 +233,7 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the rows with these subjects, even sealed ones. Missing rows
+    """Return the present content of the rows with these subjects, even of sealed rows. Missing rows
     are left out."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)

@@ -205,7 +205,7 @@ class Identity:
 
     def size_as(self, origin: str) -> int | None:
         """Return the number of leaves when the log gave up an earlier origin; None for the present
-        one."""
+        origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 

@@ -62,11 +62,11 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the database uses another phone key than the file's, or the file
-    is missing.
+    """Raise ConfigurationError if the database uses another phone key than the key in the file, or
+    if the file is missing.
 
     With a new key, earlier numbers could neither be found nor erased. A database without a key uses
-    the file's from now on.
+    the key in the file from now on.
     """
     key = read_phone_key(path)
     async with database.reading() as connection:

@@ -175,7 +175,7 @@ NOTE_AGAIN_S: Final = 5.0
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
-    """Wait until the server listens, log its addresses, and store the last one for `doctor`."""
+    """Wait until the server listens, log its addresses, and store the last address for `doctor`."""
     # Uvicorn announces its start only by a flag.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)

@@ -589,7 +589,8 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the only known attempt that it can mean, else to a new one."""
+    """Add each unconfirmed event to the only known attempt that it can mean, else to a new
+    attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -616,7 +617,7 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each coarse event to the only known attempt that it can mean, else to a new one.
+    """Add each coarse event to the only known attempt that it can mean, else to a new attempt.
 
     level  events that are equally coarse
     """

@@ -85,7 +85,7 @@ _MAY_BE_MISSING: Final = {
 """Optional facts, with their surrounding words."""
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
-"""Facts shown as `an unknown amount` if not known."""
+"""Facts shown as `an unknown amount` if the amount is not known."""
 
 
 class _Words(dict[str, str]):

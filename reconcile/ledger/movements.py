@@ -579,7 +579,7 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Group events by refund reference, or by event id without one."""
+    """Group events by refund reference, or by event id if there is no reference."""
     events = list(heard)
     return [*_by_reference(events).values(), *_unnamed(events)]
 

@@ -128,7 +128,7 @@ class Placing:
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
         """Return the ids of events that name this order. Empty unless other events of the payment
-        name another."""
+        name another order."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 

@@ -157,7 +157,7 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 def still_stated(steps: Sequence[Step]) -> int:
     """Return the greatest amount that is still valid. An amount ends once a later answer states
-    another, and a second answer confirms it."""
+    another amount, and a second answer confirms it."""
     return max(
         [
             step.minor

@@ -1,6 +1,6 @@
 """Payments that are settled in another currency, and their rates.
 
-Leaves out: reporting. The two sums imply the rate; a rule may state the expected one. A statement
+Leaves out: reporting. The two sums imply the rate; a rule may state the expected rate. A statement
 exchanges a payment only if it has one capture and all its lines are in one other currency. It
 exchanges returns if there are as many returns as lines: either all refunds and reversals, or all
 lost disputes. Refunds known only by running totals may have fewer lines.

@@ -245,7 +245,7 @@ class Wallets:
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
         """Report a withdrawal as late if this is the longest pause so far, and the balance is
-        enough for one."""
+        enough for a withdrawal."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return

@@ -51,7 +51,7 @@ Two years have 105 weeks. Charts of longer periods have a point for each month."
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
     """Return the steps of an order in the period, such as `new` and `closed`.
 
-    An order that was not open in the period has the step `other` if its money moved, else none.
+    An order that was not open in the period has the step `other` if its money moved, else no step.
     """
     closed = taking.closed_at
     if closed is not None:

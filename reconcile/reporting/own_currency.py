@@ -41,7 +41,7 @@ class UsedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Units of the merchant's own currency for one unit of another.
+    """Units of the merchant's own currency for one unit of another currency.
 
     by_day      days with their rates, ascending, by currency
     statements  rate at which statements settled each currency

@@ -43,7 +43,7 @@ _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Settings of a policy that are lists of names. All others are microseconds, None or in
+"""Settings of a policy that are lists of names. All other settings are microseconds, None or in
 `_PERCENT`."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))

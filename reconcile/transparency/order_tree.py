@@ -101,8 +101,8 @@ def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
 
 
 def siblings(items: Iterable[Keyed], place: int, *, bits: int) -> list[tuple[int, Hash]]:
-    """Return the steps of a path from `place` up through these items: bits shared with the other
-    side, and its hash.
+    """Return the steps of a path from `place` up through these items. Each step has the number of
+    bits that both sides share, and the hash of the other side.
 
     items  sorted by number
     """

@@ -166,8 +166,8 @@ class ClosingRow(Table, table=True):
 
 
 class ReopeningRow(Table, table=True):
-    """Reopening of a closed month as canonical JSON, and its SHA-256. `version` is the reopened
-    closing's. Append-only."""
+    """Reopening of a closed month as canonical JSON, and its SHA-256. `version` is the version of
+    the reopened closing. Append-only."""
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT

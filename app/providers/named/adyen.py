@@ -19,8 +19,8 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Split an event that closes an underpaid order into one for each payment that the provider
-    refunds.
+    """Split an event that closes an underpaid order into one event for each payment that the
+    provider refunds.
 
     The signature does not cover the list of payments. So the profile gives these events only the
     claim `refund_pending`, which puts money on hold and moves none.
