@@ -40,7 +40,7 @@ OrderReference = Annotated[
 """The merchant's name of an order, as `app.core.references` checks it."""
 
 Cites = Annotated[list[str], "Ids of the events, deliveries and records that it rests on."]
-_NEXT: Final = "What to ask the next page with; null where there is none."
+_NEXT: Final = "Send it to get the next page; null if there is none."
 NextText = Annotated[str | None, _NEXT]
 NextNumber = Annotated[Count | None, _NEXT]
 
@@ -70,6 +70,6 @@ class MoneyDocument(TypedDict):
 FactDocument = str | int | bool | None | MoneyDocument
 FactsDocument = Annotated[
     dict[str, FactDocument | list[FactDocument]],
-    "What the sentence was made of, by name; a name that stands several times has a list. Money is "
+    "The values in the sentence, by name; a name that occurs several times has a list. Money is "
     "an object, an instant a text.",
 ]

@@ -227,7 +227,9 @@ class CompanyProvider:
             raise _refused("issuer", "the answer comes from a provider that was not asked")
         if "code" not in answer:
             denied = answer.get("error") in ("access_denied", "login_required")
-            raise _refused("no_code", "the provider denied access" if denied else "no code came")
+            raise _refused(
+                "no_code", "the provider denied access" if denied else "the provider sent no code"
+            )
         headers = {"content-type": "application/x-www-form-urlencoded"}
         form = {
             "grant_type": "authorization_code",
@@ -296,7 +298,7 @@ class CompanyProvider:
         if again:
             at = _instant(claims, "auth_time")
             if at is None or at < begun - LEEWAY:
-                raise _refused("auth_time", "it did not ask you to sign in again")
+                raise _refused("auth_time", "the provider did not ask you to sign in again")
         acr, amr = self._settings.acr, self._settings.amr
         if acr and claims.get("acr") not in acr:
             raise _refused("acr", "your sign-in there was weaker than this console requires")

@@ -313,9 +313,7 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
     if named in {each.name for each in everybody if each.disabled_at is None}:
         return f"operator:{named}"
     if by is not None:
-        raise UsageError(
-            f"{by!r} is not an operator in force; `tallyhook operators list` shows them"
-        )
+        raise UsageError(f"{by!r} is not an active operator; `tallyhook operators list` shows them")
     return OWNER
 
 
@@ -372,7 +370,7 @@ async def permitted(
     who = known.get(named or "")
     allowed = " or ".join(sorted(MAY[action]))
     if who is None or who.disabled_at is not None:
-        problem = f"{named!r} is not an operator in force" if named else "nobody is named"
+        problem = f"{named!r} is not an active operator" if named else "nobody is named"
         raise UsageError(
             f"{problem}: add --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
             "`tallyhook operators list` shows them"
@@ -461,7 +459,7 @@ async def register_operator(
 
 def no_operator(name: str) -> NotFoundError:
     return NotFoundError(
-        f"there is no operator in force named {name}: `tallyhook operators list` shows all"
+        f"there is no active operator named {name}: `tallyhook operators list` shows all"
     )
 
 

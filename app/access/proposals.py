@@ -182,7 +182,8 @@ def must_be_open(
         )
     if now >= open_until:
         raise UsageError(
-            f"the approval expired at {format_instant(open_until)}: propose it anew if needed"
+            f"the approval expired at {format_instant(open_until)}: propose it again if it is "
+            "still needed"
         )
 
 
@@ -545,7 +546,8 @@ def newcomer_notice(name: str, *, now: Instant) -> str:
     """Return a notice that names whose proposals a new operator cannot approve, and until when."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals made "
-        f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must"
+        f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must "
+        "decide"
     )
 
 
@@ -581,5 +583,5 @@ async def _two_persons(
             raise UsageError(
                 f"{first} invited or gave a token to {other} (or to somebody who did) less than "
                 f"{STANDS_FOR // DAY} days before this was proposed, or since: the two may be one "
-                "person, and another operator must approve it"
+                "person, so another operator must approve this"
             )

@@ -238,8 +238,8 @@ async def sign_in_by_company(
 
 
 _NO_ROLE: Final = (
-    "Your company's account has no role in Tallyhook, so you cannot sign in: ask whoever manages "
-    "accounts for one of the groups that have a role here."
+    "Your company's account has no role in Tallyhook, so you cannot sign in: ask the person who "
+    "manages accounts for one of the groups that have a role here."
 )
 
 

@@ -167,7 +167,7 @@ def _mark(token: str) -> dict[str, str]:
 
 def no_token(name: str) -> NotFoundError:
     return NotFoundError(
-        f"there is no token in force named {name}: `tallyhook tokens list` shows all"
+        f"there is no active token named {name}: `tallyhook tokens list` shows all"
     )
 
 

@@ -77,7 +77,7 @@ class EvidenceRoutes:
         await self._work(_build, BundleRequest(order=order, as_of=as_of, by=by), file)
         if file.stat().st_size > MAX_BUNDLE_BYTES:  # noqa: ASYNC240
             raise UsageError(
-                "the bundle is too large to be answered: `tallyhook evidence build` writes it"
+                "the bundle is too large for an answer: write it with `tallyhook evidence build`"
             )
 
 
@@ -104,7 +104,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAsked(AsOfAsked):
     family: Annotated[Family | None, "Kind of the dispute, if its reason is unclear."] = None
-    respond_by: Annotated[Moment, "The bank's deadline for an answer, if no message states it."] = (
+    respond_by: Annotated[Moment, "The bank's deadline for your answer, if no event states it."] = (
         None
     )
 

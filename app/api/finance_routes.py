@@ -60,7 +60,7 @@ class BankLinesAsked(PageAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreaksAsked(PageAsked):
-    cause: Annotated[BreakCause | None, "Only this cause."] = None
+    cause: Annotated[BreakCause | None, "Only breaks with this cause."] = None
     state: Annotated[
         State | None, "Only breaks in this state. Default: all except closed ones."
     ] = None

@@ -31,19 +31,21 @@ from reconcile.ledger.records import HoldReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveriesAsked:
-    verdict: Annotated[delivery_log.Verdict | None, "Only this verdict."] = None
-    source: Annotated[str | None, AS_SENT, "Only of this source."] = None
-    kind: Annotated[str | None, AS_SENT, "Only events of this kind, in the provider's word."] = None
-    order: Annotated[str | None, "Only events in this order's ledger."] = None
-    no_order: Annotated[bool, "Only events in no order's ledger."] = False
+    verdict: Annotated[delivery_log.Verdict | None, "Only deliveries with this verdict."] = None
+    source: Annotated[str | None, AS_SENT, "Only deliveries of this source."] = None
+    kind: Annotated[str | None, AS_SENT, "Only events of this kind, as the provider names it."] = (
+        None
+    )
+    order: Annotated[str | None, "Only events linked to this order."] = None
+    no_order: Annotated[bool, "Only events that are not linked to an order."] = False
     before: BeforeName = None
     limit: Limit = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationsAsked(NewestAsked):
-    state: Annotated[notify_shop.State | None, "Only in this state."] = None
-    order: Annotated[str | None, "Only of this order."] = None
+    state: Annotated[notify_shop.State | None, "Only notifications in this state."] = None
+    order: Annotated[str | None, "Only notifications of this order."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

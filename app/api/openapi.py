@@ -57,8 +57,8 @@ _AUTHENTICATE: Final = {
 }
 _BEHIND: Final = {
     "Tallyhook-Behind": _header(
-        "Age in seconds of the oldest delivery that is accepted and not read yet. Orders may lack "
-        "what it says, and an order that is unknown may be in it. Without the header nothing is "
+        "Age in seconds of the oldest accepted delivery that is not read yet. Orders may lack "
+        "its content, and an unknown order may be in it. Without this header, nothing has been "
         "unread for longer than two seconds.",
         {"type": "integer", "minimum": 0},
         3,
@@ -66,7 +66,7 @@ _BEHIND: Final = {
 }
 _TAGGED: Final = {
     "ETag": _header(
-        "A weak one: of all that is answered, but for `as_of`.",
+        "A weak ETag of the whole answer, except `as_of`.",
         _WORD,
         'W/"sha256:' + "5f" * 32 + '"',
     )
@@ -82,8 +82,11 @@ _IF_NONE_MATCH: Final = {
 }
 
 _PATH_WORDS: Final = {
-    "reference": "The order's; of a source with orders of its own @source:reference, as @till:7.",
-    "payment": "Its `id`, or the provider's reference of it.",
+    "reference": (
+        "The order's reference. For a source with its own orders: @source:reference, such as "
+        "@till:7."
+    ),
+    "payment": "The payment's `id`, or the provider's reference of it.",
 }
 
 
@@ -213,11 +216,13 @@ class _Describing:
         if described.scope == "operator":
             lacks = "This needs an `operator`'s own token, and a role that may do this"
         words = {
-            401: "No token in force",
+            401: "No active token",
             403: lacks,
-            422: "A parameter is wrong, or there is none of its name",
-            503: "The store cannot answer now, or deliveries are accepted and not read yet without "
-            "which nothing is concluded (`deliveries_unread`); nothing is lost",
+            422: "A parameter is wrong or unknown",
+            503: (
+                "The store cannot answer now, or accepted deliveries must be read first "
+                "(`deliveries_unread`). Nothing is lost"
+            ),
         }
         if described.body or "body" in described.takes:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
@@ -274,8 +279,10 @@ def _webhooks(describing: _Describing) -> dict[str, Any]:
             "post": {
                 "operationId": "orderRevised",
                 "tags": ["notifications"],
-                "summary": "An order's outcome was published: sent to the shop at least once, "
-                "those of an order in their order",
+                "summary": (
+                    "An order's outcome was published. Sent to the shop at least once; "
+                    "changes of one order are sent in sequence"
+                ),
                 "description": "Sent to `TALLYHOOK_SHOP__URL`, signed by the Standard Webhooks "
                 "rule. The same id may come again: it is the same change.",
                 "security": [],
@@ -305,13 +312,13 @@ _TAGS: Final = {
     "outcomes": "Every published change.",
     "checkout": "Payments started by the shop.",
     "deliveries": "What arrived from providers.",
-    "evidence": "What a stranger can check.",
+    "evidence": "Evidence that a stranger can check.",
     "finance": "Imports, reconciliation, breaks and closed months. An operator's own token "
     "may read them where their role may.",
-    "cases": "Disputes: what an answer takes, its letter, and what is attached.",
-    "proposals": "What waits for a second person.",
-    "unallocated": "Verified payments that no order has.",
-    "notifications": "What the shop is notified of by itself.",
+    "cases": "Disputes: what an answer needs, its letter, and its attachments.",
+    "proposals": "Proposals that wait for a second person.",
+    "unallocated": "Verified payments without an order.",
+    "notifications": "Notifications sent to the shop.",
     "log": "The log in which everything is sealed.",
 }
 
@@ -347,9 +354,11 @@ def api_document(
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of `tallyhook tokens add`; each operation names the "
-                    "scope that it needs. `operator` is a person's own, of `tallyhook operators "
-                    "token`.",
+                    "description": (
+                        "A token made by `tallyhook tokens add`; each operation names the "
+                        "scope that it needs. `operator` means a person's own token, made by "
+                        "`tallyhook operators token`."
+                    ),
                 }
             },
             "schemas": describing.schemas.components,

@@ -52,14 +52,16 @@ LONGPOLL_MAX_S: Final = 60
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
 """Mark of a text parameter that is used without normalization to Unicode's NFC."""
 
-After = Annotated[str, AS_SENT, "The `next` of the page before."]
+After = Annotated[str, AS_SENT, "The value of `next` from the previous page."]
 Before = Annotated[
-    int, Keywords(minimum=0, maximum=request_body.GREATEST), "The `next` of the page before."
+    int,
+    Keywords(minimum=0, maximum=request_body.GREATEST),
+    "The value of `next` from the previous page.",
 ]
-BeforeName = Annotated[str | None, AS_SENT, "The `next` of the page before."]
+BeforeName = Annotated[str | None, AS_SENT, "The value of `next` from the previous page."]
 Limit = Annotated[int, Keywords(minimum=1, maximum=PAGE_MAX), "Maximum number of items in a page."]
 Moment = Annotated[Instant | None, Keywords(type="string", **INSTANT.keywords)]
-AsOf = Annotated[Moment, "State of knowledge at this RFC 3339 time."]
+AsOf = Annotated[Moment, "Use what was known at this RFC 3339 time."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

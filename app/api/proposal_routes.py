@@ -72,7 +72,7 @@ class ProposalRoutes:
             raise ApiProblem(
                 409,
                 "proposal_refused",
-                "This takes minutes, and is approved on the console or by command.",
+                "Approving this takes minutes: use the console or the command.",
             )
         return await _decide(proposals, found, who, body, proposals.approve)
 

@@ -76,7 +76,7 @@ _LIMITS: Final[dict[str, Any]] = {
 }
 
 TOO_MUCH: Final = (
-    f"the journal is longer than the {MAX_JOURNAL_BYTES // 1024 // 1024} MiB that an answer has: "
+    f"the journal is longer than {MAX_JOURNAL_BYTES // 1024 // 1024} MiB, the most for an answer: "
     "ask for a shorter period, or let `tallyhook report journal`, or `tallyhook period show "
     "--journal`, write it"
 )
@@ -98,16 +98,18 @@ Day = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodAsked(AsOfAsked):
-    from_: Annotated[Day, "The first day, of the merchant's zone, or the moment."]
-    to: Annotated[Day, "The last day, all of it, or the moment where it ends."]
+    from_: Annotated[
+        Day, "The first day in the merchant's time zone, or the time at which the period begins."
+    ]
+    to: Annotated[Day, "The last day, inclusive, or the time at which the period ends."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAsked(PeriodAsked):
     basis: Annotated[
         Basis,
-        "Which date places money in the period: captured, the provider's, which it is without "
-        "this; received, ours; settled, the payout's.",
+        "The date that counts: captured (the provider's, the default), received (ours) or "
+        "settled (the payout's).",
     ] = "captured"
 
 
@@ -133,7 +135,7 @@ UnderWay = Accepted[ReportUnderWayDocument]
 class RulesTriedDocument(TypedDict):
     toml: Annotated[
         str,
-        "As `reconcile rules save` takes them, in TOML.",
+        "The rules in TOML, as `tallyhook reconcile rules save` reads them.",
         Keywords(examples=["settle_margin = '9 days'\n"], maxLength=MAX_BYTES),
     ]
 
@@ -337,7 +339,9 @@ def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
         return Calendar(zone).day(text)[1 if last else 0]
     except ValueError:
         raise ApiProblem(
-            422, "parameter_invalid", f"{name} is a day such as 2026-10-01, or a moment."
+            422,
+            "parameter_invalid",
+            f"{name} must be a day such as 2026-10-01, or an RFC 3339 time.",
         ) from None
 
 

@@ -48,7 +48,9 @@ def order_reference(request: Request) -> str:
     """Return the order's reference in the path. Raise ApiProblem 422."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
-        raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
+        raise ApiProblem(
+            422, "reference_invalid", f"An order's reference must be {RULE}, in UTF-8."
+        )
     return reference
 
 
@@ -109,7 +111,7 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
         return min(default, high)
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and low <= int(text) <= high):
         raise ApiProblem(
-            422, "parameter_invalid", f"{name} is a whole number from {low} to {high}."
+            422, "parameter_invalid", f"{name} must be a whole number from {low} to {high}."
         )
     return int(text)
 
@@ -135,7 +137,7 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
-        raise ApiProblem(422, "parameter_invalid", f"{name} is one of {', '.join(words)}.")
+        raise ApiProblem(422, "parameter_invalid", f"{name} must be one of {', '.join(words)}.")
     return word
 
 
@@ -188,9 +190,11 @@ def _text_fault(value: object, hint: Any) -> str | None:
         words = get_args(kind)
         return None if value in words else f"is none of {', '.join(words)}"
     if not isinstance(value, str):
-        return "is no text"
+        return "is not a text"
     low, high = limits.get("minLength", 0), limits.get("maxLength", len(value))
-    return None if low <= len(value.strip()) <= high else f"has not {low:,} to {high:,} characters"
+    return (
+        None if low <= len(value.strip()) <= high else f"must have {low:,} to {high:,} characters"
+    )
 
 
 _MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")
@@ -229,7 +233,9 @@ class ToldReferenceDocument(TypedDict):
     source: Annotated[str, "The source's name, as in /webhooks/NAME."]
     session: NotRequired[OrderReference]
     payment: NotRequired[OrderReference]
-    amount: Annotated[NotRequired[Amount], "What the session was opened for, in major units."]
+    amount: Annotated[
+        NotRequired[Amount], "The amount that the session was opened for, in major units."
+    ]
     currency: NotRequired[CurrencyCode]
 
 
@@ -255,14 +261,14 @@ class ToldDocument(TypedDict):
     currency: CurrencyCode
     free: Annotated[
         NotRequired[bool],
-        "The order costs nothing: with the amount 0 only, which needs it. It is fulfillable "
-        "once a verified event says that its session ended with 0.",
+        "The order costs nothing. Required with the amount 0, and allowed only with it. The "
+        "order is fulfillable once a verified event says that its session ended with 0.",
     ]
     tenders: Annotated[
         NotRequired[list[ToldTenderDocument] | None],
         Keywords(maxItems=MAX_TENDERS),
-        "Parts of the price that are paid otherwise, together at most the amount: what "
-        "providers are due is the rest. Missing: as stated before; empty: none.",
+        "Parts of the price that are paid otherwise, in total at most the amount. Providers are "
+        "due the rest. Missing: as stated before. Empty: none.",
     ]
     placed_at: NotRequired[InstantText | None]
     canceled_at: Annotated[
@@ -274,9 +280,9 @@ class ToldDocument(TypedDict):
     references: Annotated[
         NotRequired[list[_OneReference] | None],
         Keywords(maxItems=MAX_REFERENCES),
-        "What a provider calls the order's payments, or their sessions: its events of them "
-        "are the order's, also where they do not name it. Each is one order's, for good. A "
-        "session's amount counts where the provider answers without one.",
+        "The provider's references of the order's payments or sessions. Their events belong to "
+        "the order, even if they do not name it. Each reference belongs to one order "
+        "permanently. A session's amount counts if the provider answers without an amount.",
     ]
 
 
@@ -292,13 +298,13 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
         problems[-1] += f": the members are {', '.join(known)}"
     free = document.get("free", False)
     if not isinstance(free, bool):
-        problems.append("free is true or false")
+        problems.append("free must be true or false")
     money = _money(document, problems, least=0)
     if money is not None and (money.minor == 0) is not free and isinstance(free, bool):
         problems.append(
-            "free is true only with the amount 0"
+            "free may be true only with the amount 0"
             if free
-            else 'amount must be more than zero; of an order that costs nothing send "free": true'
+            else 'amount must be more than zero; for an order that costs nothing, send "free": true'
         )
     moments: dict[str, Any] = {
         name: _moment(document.get(name), name, problems) for name in _MOMENTS
@@ -318,15 +324,15 @@ def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[T
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:
-        problems.append(f"tenders is a list of at most {MAX_TENDERS}")
+        problems.append(f"tenders must be a list of at most {MAX_TENDERS}")
         return None
     found = []
     for number, each in enumerate(given):
         where = f"tenders[{number}]"
         if not isinstance(each, dict) or set(each) != {"kind", "amount"}:
-            problems.append(f"{where} has a kind and an amount, in the order's currency")
+            problems.append(f"{where} must have a kind and an amount, in the order's currency")
         elif not isinstance(each["kind"], str) or not re.fullmatch(TENDER_KIND, each["kind"]):
-            problems.append(f"{where}.kind is a word such as gift_card")
+            problems.append(f"{where}.kind must be a word such as gift_card")
         elif price is not None:
             wrong: list[str] = []
             money = _money({"amount": each["amount"], "currency": price.currency}, wrong)
@@ -334,7 +340,7 @@ def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[T
             if money is not None:
                 found.append(Tender(kind=each["kind"], money=money))
     if price is not None and sum(each.money.minor for each in found) > price.minor:
-        problems.append("tenders are together at most the amount")
+        problems.append("tenders must not exceed the amount in total")
     return tuple(found)
 
 
@@ -344,20 +350,24 @@ def _references(
     if given is None:
         return
     if not isinstance(given, list) or len(given) > MAX_REFERENCES:
-        problems.append(f"references is a list of at most {MAX_REFERENCES}")
+        problems.append(f"references must be a list of at most {MAX_REFERENCES}")
         return
     for number, each in enumerate(given):
         where = f"references[{number}]"
         names = set(each) if isinstance(each, dict) else set()
         if names not in _REFERENCE_FORMS:
             problems.append(
-                f"{where} has a source, and either a session or a payment; a session may have an "
-                "amount and a currency"
+                f"{where} must have a source, and either a session or a payment; a session may "
+                "have an amount and a currency"
             )
         elif not isinstance(each["source"], str) or each["source"] not in sources:
-            problems.append(f"{where}.source is one of {', '.join(sorted(sources)) or '(none)'}")
+            problems.append(
+                f"{where}.source must be one of {', '.join(sorted(sources)) or '(none)'}"
+            )
         elif not is_reference(given_name := each.get("session", each.get("payment"))):
-            problems.append(f"{where} names something of 1 to 200 characters, none a control")
+            problems.append(
+                f"{where} must be a text of 1 to 200 characters without control characters"
+            )
         elif "payment" in names:
             yield Reference(source=each["source"], payment=composed(given_name))
         elif "amount" not in names:

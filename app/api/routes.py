@@ -76,10 +76,12 @@ MAX_ORDER_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersAsked(PageAsked):
-    outcome: Annotated[Outcome | None, "Only this outcome."] = None
-    finding: Annotated[FindingCode | None, "Only with this finding."] = None
-    from_: Annotated[Moment, "Only orders with a change that was published since then."] = None
-    to: Annotated[Moment, "Only orders with a change that was published before then."] = None
+    outcome: Annotated[Outcome | None, "Only orders with this outcome."] = None
+    finding: Annotated[FindingCode | None, "Only orders with this finding."] = None
+    from_: Annotated[
+        Moment, "Only orders with a change that was published at or after this time."
+    ] = None
+    to: Annotated[Moment, "Only orders with a change that was published before this time."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,9 @@ class FeedAsked:
         "restore.",
     ] = 0
     limit: Limit = 100
-    wait: Annotated[int, Keywords(minimum=0, maximum=LONGPOLL_MAX_S), "Seconds to wait."] = 0
+    wait: Annotated[
+        int, Keywords(minimum=0, maximum=LONGPOLL_MAX_S), "Seconds to wait for a new change."
+    ] = 0
 
 
 class Api:
@@ -166,8 +170,8 @@ class Api:
             raise ApiProblem(
                 410,
                 "cursor_beyond_the_head",
-                "Nothing of this number was published here: the database was put back from a "
-                f"backup. Read on from {lost}; what you know already has the same id.",
+                "No change has this number: the database was restored from a backup. Continue "
+                f"from {lost}; changes that you know already keep their ids.",
                 read_from=lost,
             )
         published = await read_feed(
@@ -338,16 +342,16 @@ def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
     for part, names in _PARTS.items():
         given = document.get(part)
         if part != "order" and not isinstance(given, dict | None):
-            raise ApiProblem(422, "request_invalid", f"{part} is an object.")
+            raise ApiProblem(422, "request_invalid", f"{part} must be an object.")
         parts[part] = given if isinstance(given, dict) else {}
         unknown += [f"{part}.{name}" for name in parts[part] if name not in names]
     new_payment = document.get("new_payment", False)
     if unknown:
         # Quoted, because half a surrogate pair could not be sent back.
         listed = ", ".join(ascii(name[:60]) for name in unknown[:10])
-        raise ApiProblem(422, "request_invalid", f"These names mean nothing here: {listed}.")
+        raise ApiProblem(422, "request_invalid", f"These members are not known: {listed}.")
     if not isinstance(new_payment, bool):
-        raise ApiProblem(422, "request_invalid", "new_payment is true or false.")
+        raise ApiProblem(422, "request_invalid", "new_payment must be true or false.")
     values: dict[str, Any] = {
         name: parts[place.partition(".")[0]].get(place.partition(".")[2])
         for name, place in PLACES.items()
@@ -359,7 +363,7 @@ def _invalid(problems: list[tuple[str, str]]) -> Response:
     return problem(
         422,
         "request_invalid",
-        "The request has fields that are not right; each is listed.",
+        "Some fields of the request are wrong; each is listed.",
         problems=[{"field": field, "sentence": sentence} for field, sentence in problems],
     )
 
@@ -384,7 +388,7 @@ OPERATIONS: Final = (
         "/api/v1/orders/{reference:path}",
         Api.get_order,
         "read",
-        answers={304: "It is as the program has it, but for `as_of`"},
+        answers={304: "Unchanged since the given `ETag`, except `as_of`"},
         unknown=ORDER_UNKNOWN,
         waits=True,
     ),
@@ -418,17 +422,21 @@ OPERATIONS: Final = (
         "checkout",
         body=CheckoutDocument,
         answers={
-            200: "The session that the order has",
+            200: "The order's existing session",
             201: "The session, opened by this call",
-            202: "Not known yet whether it is open; the same call again, after `Retry-After`, "
-            "shows it",
-            409: "The order is canceled, or costs something else by the shop's own `PUT`; or its "
-            "payment has other money, or is unknown and was asked for with another phone number or "
-            "return URL, or is not over: `ask_again_at`, where that is known, says when it will "
-            "be, and `Retry-After` in how many seconds to ask",
-            422: "Something is wrong, all mistakes are named; or the service refused",
+            202: (
+                "It is not known yet whether the session is open; repeat the call after "
+                "`Retry-After`"
+            ),
+            409: (
+                "The order is canceled, or the shop's own `PUT` states another price. Or its "
+                "payment has other money, is unknown and was requested with another phone "
+                "number or return URL, or is not over. `ask_again_at`, if known, says when "
+                "it will be over; `Retry-After` gives the seconds to wait"
+            ),
+            422: "The request is wrong, and all mistakes are listed; or the service refused",
             501: "This instance opens no sessions",
-            503: "The service denies us, or too many calls at once; nothing is lost",
+            503: "The service denied access, or too many calls came at once. Nothing is lost",
         },
         retry_after=(202, 409, 503),
         waits=True,

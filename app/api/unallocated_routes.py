@@ -108,9 +108,9 @@ class UnallocatedRoutes:
 _PLACED: Final = {
     200: "The payment in its current state",
     202: "This needs a second person: the proposal that waits for them",
-    404: "There is no such payment, or nobody has spoken of the order",
+    404: "There is no such payment, or the order is unknown",
     409: "The act was refused, for example because somebody has decided since",
-    422: "The body is none of these",
+    422: "The body describes none of these acts",
 }
 
 _place = partial(

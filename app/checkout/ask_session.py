@@ -173,7 +173,9 @@ async def _record(
     current = await context.database.writer.commit(keep)
     context.signals.evidence_arrived.set()
     kind = payments.record_kind(answered)
-    log.info("checkout answered", order=payment.requested.order, kind=kind)
+    log.info(
+        "the payment service answered a checkout request", order=payment.requested.order, kind=kind
+    )
     return current
 
 
@@ -223,7 +225,7 @@ async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSe
         error_class = type(error).__name__
         if times := client.unasked.times(error_class):
             log.warning(
-                "session not asked for again",
+                "the session request is not repeated",
                 order=row.order,
                 error_class=error_class,
                 count=times,
@@ -237,15 +239,17 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
         await context.database.writer.commit(forget, row.key)
     elif not payments.wants_payment(ledger := await explain_order(context, row.order)):
         # The service might still open a session for an order that is paid or canceled by now.
-        log.info("session not asked for again", order=row.order, reason="not_wanted")
+        log.info("the session request is not repeated", order=row.order, reason="not_wanted")
         await context.database.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
-        log.error("session stays unknown", order=row.order, reason="key_too_old")
+        log.error(
+            "the result of a session request stays unknown", order=row.order, reason="key_too_old"
+        )
         await give_up(context, payment)
     elif (held := await claim(context, client, payment)) is None:
         return
     elif payments.unsettled_sentence(ledger) is not None:  # it may be paid
-        log.info("session not asked for again", order=row.order, reason="unresolved")
+        log.info("the session request is not repeated", order=row.order, reason="unresolved")
         now = context.clock.now()
         await context.database.writer.commit(_postpone, held, now=now, in_vain=held.in_vain)
     else:

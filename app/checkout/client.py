@@ -258,7 +258,7 @@ class CheckoutClient:
             if number > retry.tries or spent + pause >= retry.total_s:
                 return AnswerUnclear(code=verdict.code, wait_s=self._held_off_s(key))
             log.info(
-                "checkout request repeated",
+                "a checkout request is repeated",
                 order=order,
                 attempt_number=number,
                 reason=verdict.code,

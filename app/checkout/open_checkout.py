@@ -298,7 +298,7 @@ class SessionOrderDocument(TypedDict):
 class SessionDocument(TypedDict):
     """A session in the payment service's own shape. A refused session has no document."""
 
-    reference: Annotated[str | None, "The service's own."]
+    reference: Annotated[str | None, "The payment service's reference of the session."]
     status: Literal["open", "paid", "expired", "unknown", "unresolved"]
     checkout_url: str | None
     expires_at: InstantText | None

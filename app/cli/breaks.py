@@ -33,9 +33,10 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 @breaks_group.command("list")
 def list_breaks(
-    cause: Annotated[str | None, typer.Option(help="Only this cause.")] = None,
+    cause: Annotated[str | None, typer.Option(help="Only breaks with this cause.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only in this state: open, assigned, accepted or closed.")
+        str | None,
+        typer.Option(help="Only breaks in this state: open, assigned, accepted or closed."),
     ] = None,
     assignee: Annotated[
         str | None, typer.Option(help="Only breaks assigned to this person.")
@@ -116,7 +117,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 
 def _reasons(candidate: Mapping[str, Any]) -> str:
     reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
-    return ", ".join(reasons) or "it is only the nearest line"
+    return ", ".join(reasons) or "it is the nearest line, but nothing else fits"
 
 
 def _choice(
@@ -138,8 +139,8 @@ def _choice(
         str | None,
         typer.Option(
             metavar="MARK",
-            help="With --yes: the mark that the listing printed. The command is refused if the "
-            "breaks have changed since.",
+            help="With --yes: the mark printed by the listing. If the breaks have "
+            "changed since then, nothing is done.",
         ),
     ] = None,
     by: operators.ByOption = None,
@@ -184,8 +185,8 @@ def comment(
 )
 @printing.sharing(_choice)
 def accept(reason: Reason, **choice: Any) -> None:
-    """Write off one or several breaks. If one person may not write off a break alone, a proposal is
-    made.
+    """Write off one or several breaks. A break that one person may not accept alone becomes a
+    proposal.
 
     A break reopens as soon as its money changes. With --where, breaks above one person's limit are
     skipped.
@@ -199,19 +200,23 @@ def match(
     reason: Reason,
     line: Annotated[
         list[str] | None,
-        typer.Option(help="Unmatched line that belongs to the break. Repeat for several lines."),
+        typer.Option(help="An unmatched line that belongs to the break. Repeat for several lines."),
     ] = None,
     score: Annotated[
         int,
-        typer.Option(min=1, max=100, help="With --where: lowest score that a suggestion needs."),
+        typer.Option(
+            min=1,
+            max=100,
+            help="With --where: the lowest score that a suggestion needs, in points.",
+        ),
     ] = 60,
     **choice: Any,
 ) -> None:
-    """Match a break with left-over lines by hand. The break is closed at once, and so are the
-    breaks of these lines.
+    """Match a break by hand with unmatched lines. This closes the break, and the breaks of these
+    lines, at once.
 
     If the sums differ, the next run reports the difference. With --where, each break is matched
-    with its clearest suggestion of at least --score.
+    with its best suggestion of at least --score points.
     """
     if line and choice["where"] is not None and choice["name"] is None:
         raise UsageError(
@@ -333,8 +338,7 @@ def unmatch(
     ] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Undo a match made by hand, even if it closed the break. The next run no longer uses the
-    match."""
+    """Undo a match made by hand, also of a closed break. The next run ignores the match."""
     from app.finance.break_acts import unmatch_break
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)
@@ -378,7 +382,7 @@ def settle_late_money(
     reason: Reason,
     by: operators.ByOption = None,
 ) -> None:
-    """Decide what to do with late money. A refund stays on the list until it arrives.
+    """Decide what to do with late money. A refund stays on the list until the provider reports it.
 
     Keeping an amount above one person's limit becomes a proposal.
     """

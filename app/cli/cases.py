@@ -171,8 +171,8 @@ Family = Annotated[
 RespondBy = Annotated[
     str | None,
     typer.Option(
-        help="The bank's deadline for an answer, if no message states it: a date, or an RFC 3339 "
-        "time."
+        help="The bank's deadline for your answer, if no event states it: a date, or an "
+        "RFC 3339 time."
     ),
 ]
 
@@ -248,7 +248,7 @@ def _say_missing(case: DisputeCase) -> None:
     for each in missing:
         printing.note(f"Missing: {each.sentence} To do: {each.do}.")
     if not missing:
-        printing.note("Nothing that banks usually expect in such a dispute is missing.")
+        printing.note("The case has everything that banks usually expect in such a dispute.")
 
 
 def _say_deadline(case: DisputeCase) -> None:
@@ -277,7 +277,9 @@ def checklist(
     if case.limits.sources:
         printing.note(case.limits.words)
     if case.dispute is None:
-        printing.note("The order has no dispute. This is what an answer to a dispute would need.")
+        printing.note(
+            "The order has no dispute. The list shows what an answer to a dispute would need."
+        )
     else:
         printing.note(f"The dispute: {document['about']}.")
     if case.dispute is not None or case.respond_by is not None:

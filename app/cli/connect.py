@@ -56,24 +56,33 @@ Config = Annotated[
 ]
 SecretFile = Annotated[
     Path | None,
-    typer.Option(help="A file with the secret, newest first; - is standard input. [asks]"),
+    typer.Option(
+        help="A file with the secrets, one a line, newest first; - reads standard input. "
+        "[asks at the terminal]"
+    ),
 ]
 CredentialsFile = Annotated[
     Path | None,
-    typer.Option(help='A file with the credentials, as JSON: {"name": "value"}. [asks]'),
+    typer.Option(
+        help='A file with the credentials, as JSON: {"name": "value"}. [asks at the terminal]'
+    ),
 ]
 SharedOption = Annotated[
     bool | None,
-    typer.Option(help="Whether another shop or system uses this account. [asks]"),
+    typer.Option(help="Whether another shop or system uses this account. [asks at the terminal]"),
 ]
 OnlyOption = Annotated[
     str | None,
-    typer.Option(help='Members that identify your payments: {"metadata.shop": ["main"]}.'),
+    typer.Option(
+        help="Event members that identify your payments, with their values: "
+        '{"metadata.shop": ["main"]}.'
+    ),
 ]
 LinkByOption = Annotated[
     str | None,
     typer.Option(
-        help="What links payments: order, or references (only those the shop named). [order]"
+        help="How payments find their order: by `order`, which their events name, or "
+        "only by `references`, which the shop named. [order]"
     ),
 ]
 RotateOption = Annotated[
@@ -91,7 +100,8 @@ RetireOption = Annotated[
 def connect(
     provider: Annotated[str, typer.Argument(help="A shipped profile's name, or a file's path.")],
     name: Annotated[
-        str | None, typer.Option(help="The source's name, the end of its address. [the profile's]")
+        str | None,
+        typer.Option(help="The source's name, which ends its address. [the profile's name]"),
     ] = None,
     account: Annotated[
         str | None, typer.Option(help="Your account at the provider, if its events name one.")
@@ -217,10 +227,10 @@ def _sharing(
         return {}
     if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
         raise UsageError(
-            "Its payments would count as yours. Tell the shops apart with "
-            f"{ways_to_tell_apart(profile)} (--account, --only, --link-by references), in this "
-            f"order of preference: `tallyhook profiles show {profile.name}` lists the members of "
-            f"its events"
+            "Without a setting that tells the shops apart, the other shop's payments would count "
+            f"as yours. Give {ways_to_tell_apart(profile)} (--account, --only, --link-by "
+            f"references; the first ones are better). `tallyhook profiles show {profile.name}` "
+            "lists the members of the provider's events"
         )
     return {own + "SHARED": "yes" if shared else "no"}
 
@@ -351,7 +361,8 @@ def _credentials(needed: Mapping[str, str], file: Path | None) -> dict[str, str]
         shape = json.dumps(dict.fromkeys(needed, "<value>"))
         raise UsageError(
             f"Tallyhook asks the provider with {described}. There is no terminal to type it at: "
-            f"give --credentials-file FILE with {shape}, or --credentials-file - for standard input"
+            f"give --credentials-file FILE with {shape}, or --credentials-file - for standard "
+            "input"
         )
     if file is None:
         return {name: _asked(f"{name}: {what}", name) for name, what in needed.items()}
@@ -400,7 +411,7 @@ def _asked(sentence: str, name: str) -> str:
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal to type it at: give --secret-file FILE, or "
-            f"--secret-file - for standard input"
+            "--secret-file - for standard input"
         )
     printing.note(sentence)
     return str(typer.prompt(name, hide_input=True, err=True))
@@ -559,7 +570,7 @@ def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
 
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
-    """Show a profile with its defaults and the pages it is based on."""
+    """Show a profile with its defaults and the provider's pages that it is based on."""
     from app.providers.connecting import setup_facts
     from app.providers.profile import load_profile, profile_rows, show_profile
 
@@ -578,7 +589,7 @@ def check_profile_file(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Report every mistake in a profile file, by line. Exit code 1 if there is one."""
+    """Report every mistake in a profile file, by line. Exit code 1 if the file has a mistake."""
     from app.providers.profile import check_profile
 
     problems = check_profile(file)
@@ -591,12 +602,14 @@ def check_profile_file(
         raise typer.Exit(1)
 
 
-signature_group = typer.Typer(help="Verify signatures without a service.", no_args_is_help=True)
+signature_group = typer.Typer(
+    help="Verify signatures without a running service.", no_args_is_help=True
+)
 
 
 @signature_group.callback()
 def signature() -> None:
-    """Verify signatures without a service."""
+    """Verify signatures without a running service."""
 
 
 @signature_group.command(

@@ -35,8 +35,8 @@ COLUMNS = (
 
 @group.command("list")
 def list_deliveries(
-    verdict: Annotated[str | None, typer.Option(help="Only this verdict.")] = None,
-    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    verdict: Annotated[str | None, typer.Option(help="Only deliveries with this verdict.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only deliveries of this source.")] = None,
     kind: Annotated[
         str | None, typer.Option(help="Only events of this kind, as the provider names it.")
     ] = None,
@@ -44,7 +44,9 @@ def list_deliveries(
     no_order: Annotated[
         bool, typer.Option("--no-order", help="Only events that are not linked to an order.")
     ] = False,
-    before: Annotated[str | None, typer.Option(help="Only deliveries before this one.")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Only deliveries older than this one. Give its id.")
+    ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=100_000, help="Maximum number of deliveries.")
     ] = 50,
@@ -118,14 +120,14 @@ def judge_delivery(
 ) -> None:
     """State that you know the content of an unreadable message, to release its orders.
 
-    First look at the cause with `deliveries show`, and at the provider's dashboard. If it is about
-    money, correct the profile and run `reindex` instead.
+    First look at the cause with `deliveries show`, and at the provider's dashboard. If the message
+    is about money, correct the profile and run `reindex` instead.
     """
     from app.orders.set_aside import judge_unread
 
     count = running.writing(judge_unread, delivery, reason=reason, by=by)
     are = "1 order is" if count == 1 else f"{count:,} orders are"
-    printing.note(f"Judged. {are} folded again by `serve` or `worker`.")
+    printing.note(f"The message is judged. {are} folded again by `serve` or `worker`.")
 
 
 @group.command("show")
@@ -259,8 +261,8 @@ def reverify_deliveries(
             {"judged": done.judged, "accepted": rows, "refused": refused, "cut": done.cut}, form
         )
     printing.note(
-        f"Judged {done.judged}: {len(rows)} accepted, {sum(done.refused.values())} still refused, "
-        f"{done.cut} without enough stored data."
+        f"Judged {done.judged} again: {len(rows)} accepted, {sum(done.refused.values())} still "
+        f"refused, {done.cut} with too little stored data to judge."
     )
     if rows:
         printing.note("`serve` folds their orders; run `refold` to do it now.")

@@ -140,9 +140,7 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
         if await ready():
             return
         if monotonic() > ends:
-            raise UnreachableError(
-                f"waited for {what}, which did not happen within {PATIENCE_S:g} s"
-            )
+            raise UnreachableError(f"waited {PATIENCE_S:g} s for {what}, but it did not happen")
         await asyncio.sleep(LOOK_S)
 
 
@@ -175,7 +173,7 @@ async def call(
             if answer.status_code not in again:
                 raise UnreachableError(f"{method} {url} was answered {why}")
         if monotonic() + pause > ends:
-            raise UnreachableError(f"{method} {url} was not done within {PATIENCE_S:g} s: {why}")
+            raise UnreachableError(f"{method} {url} did not succeed within {PATIENCE_S:g} s: {why}")
         await asyncio.sleep(pause)
 
 

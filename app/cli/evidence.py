@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.evidence.bundle import Built
 
 evidence_group = typer.Typer(
-    help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
+    help="Evidence bundles of orders, which a stranger can verify.", no_args_is_help=True
 )
 
 Output = Annotated[
@@ -33,8 +33,8 @@ Output = Annotated[
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(help="State of knowledge at this RFC 3339 time. Default: now. The same time gives "
-    "the same bytes."),
+    typer.Option(help="Use what was known at this RFC 3339 time. Default: now. The same time gives "
+        "the same bytes."),
 ]  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def build(
     as_of: AsOf = None,
     with_personal_data: Annotated[
         bool,
-        typer.Option("--with-personal-data", help="Include bodies and headers as they came."),
+        typer.Option("--with-personal-data", help="Include bodies and headers unredacted."),
     ] = False,
     reason: Annotated[
         str | None, typer.Option(help="Why personal data are included, for the audit trail.")
@@ -60,7 +60,7 @@ def build(
     ] = False,
     by: operators.ByOption = None,
 ) -> None:
-    """Build an order's evidence bundle: redacted, unless personal data are asked for."""
+    """Build an order's evidence bundle. Personal data is redacted unless you ask for it."""
     from app.evidence.bundle import BundleRequest, build_evidence
     from app.finance.read_lines import lines_naming
 
@@ -87,7 +87,7 @@ def _say_built(built: Built, output: Path) -> None:
         f"{format_instant(built.as_of)}."
     )
     if built.attachments is not None:
-        what = "the files" if built.full else "the digests alone, since it is redacted,"
+        what = "the files" if built.full else "only the digests (the bundle is redacted)"
         printing.note(f"It contains {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
         printing.note(
@@ -127,7 +127,8 @@ def check_bundle(
         Path | None,
         typer.Option(
             "--checkpoint",
-            help="A kept checkpoint of the shop's log. Checks that the bundle's log is the same.",
+            help="A checkpoint of the shop's log that you kept earlier. Checks that the "
+            "bundle comes from the same log.",
         ),
     ] = None,
     consistency: Annotated[
@@ -230,7 +231,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 log_group = typer.Typer(
-    help="The log that seals everything that is kept, so that no later change goes unseen.",
+    help="The log that seals all stored data, so that every later change can be detected.",
     no_args_is_help=True,
 )
 
@@ -270,10 +271,10 @@ def rename(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Continue the log under a new origin. Use it after a restore if others know leaves that the
-    backup lacks.
+    """Continue the log under a new origin. Use it after a restore, if others have checkpoints that
+    the restored log does not contain.
 
-    No service may run. Signed checkpoints stay valid under the origin that they name. Notify
+    Stop all services first. Signed checkpoints stay valid under the origin that they name. Notify
     witnesses and partners of the new origin.
     """
     from app.evidence.seal import rename_log
@@ -293,7 +294,7 @@ def rename(
 
 @log_group.command("seal")
 def seal() -> None:
-    """Seal waiting rows and unmarked rows now, as `serve` does automatically."""
+    """Seal all unsealed rows now, as `serve` does automatically."""
     from app.evidence.seal import open_signer, seal_all
 
     async def work(context: AppContext) -> int:
@@ -353,7 +354,7 @@ def consistency(
 
 @log_group.command("witnesses")
 def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the witnesses, and the last checkpoint that was published in each way."""
+    """Show the witnesses, and the last checkpoint that was published to each place."""
     from app.evidence.witnesses import witness_document
 
     shown = running.reading(witness_document)
@@ -371,7 +372,10 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
     else:
         leaves = counted(shown["cosigned"], *LEAF)
         have = f"{shown['quorum']} of {counted(len(shown['witnesses']), 'witness', 'witnesses')}"
-        printing.note(f"{have} must cosign a checkpoint; that many have cosigned {leaves}.")
+        printing.note(
+            f"A checkpoint needs cosignatures from {have}. The newest one that has them "
+            f"covers {leaves}."
+        )
     for left in shown["left"]:
         printing.note(f"Left ({left['way']}): {counted(left['leaves'], *LEAF)}, at {left['at']}.")
 

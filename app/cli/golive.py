@@ -92,7 +92,7 @@ def rehearse(
     outcomes. Exit code 1 on any difference."""
     from app.golive.rehearse import play
 
-    printing.note("Playing the scenarios; each may take until its deadline")
+    printing.note("Playing the scenarios. Each may take until its deadline")
     played = running.writing(
         play,
         patience_s=patience,
@@ -122,7 +122,7 @@ def golive(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Show the checklist before real money moves: what a program can check, and what people sign.
+    """Show the go-live checklist: what a program can check, and what people must sign.
 
     The command checks keys, the public endpoint and the environment. It adds the results of
     rehearsals and the signed statements, and prints the list. Exit code 1 until the list is
@@ -183,15 +183,17 @@ deploy_group = typer.Typer(
 FOLDER: Final = Path(__file__).parents[1] / "deploy"
 
 SETS: Final = {
-    "config": "Every setting with its default and its reason, to copy as the configuration's file.",
+    "config": "All settings with their defaults and reasons. Copy it as your configuration file.",
     "compose": "A container image, and a Compose file with receiver, worker, console, PostgreSQL, "
     "a nightly dump and Caddy.",
-    "systemd": "Units for one merchant on SQLite, with a socket that stays open over restarts, and "
-    "templates for several merchants.",
+    "systemd": (
+        "systemd units for one merchant on SQLite, with a socket that stays open during "
+        "restarts, and templates for several merchants."
+    ),
     "ha": "Two database nodes and a witness: Patroni, etcd and HAProxy.",
     "proxy": "Caddy and nginx in front of a service on the same machine.",
     "prometheus": "Alert rules that call somebody when money is at stake.",
-    "grafana": "A dashboard of the same metrics: money at stake, deliveries, queues.",
+    "grafana": "A dashboard: money at stake, deliveries, queues.",
 }
 
 

@@ -28,7 +28,7 @@ ReferenceOption = Annotated[
     str | None, typer.Option(help="Only lines with this order, group or payment.")
 ]
 AsOfOption = Annotated[
-    str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
+    str | None, typer.Option(help="Use what was known at this RFC 3339 time. Default: now.")
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of lines.")]
 
@@ -120,17 +120,21 @@ def _print(done: Imported) -> None:
     printing.say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
     if done.totals:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
-        printing.note(f"Left out, as totals of the rows above: {first}.")
+        printing.note(f"Left out, because they are totals of the rows above: {first}.")
     for (column, word), ignored in done.ignored.items():
-        why = f"{column} is {word}" if word else f"{column} is not among the words kept"
-        printing.note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
+        why = (
+            f"{column} is {word}"
+            if word
+            else f"their {column} is not among the words that it keeps"
+        )
+        printing.note(f"The mapping left out {counted(ignored, 'row')} because {why}.")
     if done.joined:
         rows = counted(done.joined, "row")
-        printing.note(f"Read as refunds that belong to another row of the same order: {rows}.")
+        printing.note(f"Joined as refunds to another row of the same order: {rows}.")
     if done.passed_over and done.preset is None:
         printing.note(f"Columns that were ignored: {_few(done.passed_over)}.")
     if done.rejects is not None:
-        printing.note(f"The rows that were rejected are in {done.rejects}.")
+        printing.note(f"Rejected rows are in {done.rejects}.")
     _print_coverage(done)
     if done.number is None:
         printing.note("Nothing was imported.")
@@ -177,14 +181,14 @@ def _options(
         typer.Option(
             "--accept-balance-difference",
             metavar="AMOUNT",
-            help="Propose to accept a bank's statement whose balances differ by exactly this "
-            "amount from its entries. Import it again once a second operator has approved.",
+            help="Propose to accept a bank statement whose balances and entries differ "
+            "by exactly this amount. Import it again after the approval.",
         ),
     ] = "",
     reason: Annotated[str, typer.Option("--reason", help="Why the balances differ.")] = "",
     book: Annotated[
         str,
-        typer.Option(help="Order book, if you have several. Default: the preset's name."),
+        typer.Option(help="The order book's name. Default: the preset's."),
     ] = "",
     preset: Annotated[
         str | None,
@@ -202,12 +206,16 @@ def _options(
         bool,
         typer.Option(
             "--accept-good",
-            help="Import good rows. Write rows whose reference has a bad row to a file.",
+            help="Import the good rows. A reference with a bad row is left out, and "
+            "written to a file.",
         ),
     ] = False,
     rejects: Annotated[
         Path | None,
-        typer.Option(help="The file for those rows. Default: beside the imported file."),
+        typer.Option(
+            help="With --accept-good: the file for left-out rows. Default: beside the "
+            "imported file."
+        ),
     ] = None,
     changes: Annotated[
         Path | None,
@@ -274,7 +282,7 @@ def import_files(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Order books, statements and banks' files, as their makers export them.",
+            help="Order books, provider statements and bank files, exactly as exported.",
         ),
     ],
     kind: Annotated[
@@ -328,8 +336,8 @@ ReasonOption = Annotated[str, typer.Option(help="Why, in your words.")]
 
 WITHDRAW: Final = """Undo an import of {}.
 
-Its lines count as never imported, and earlier imports of the same lines count again. Above the
-limit the undo becomes a proposal.
+Its lines count as never imported, and earlier imports of the same lines count again. Above one
+person's limit the undo becomes a proposal.
 """
 
 
@@ -386,7 +394,8 @@ def _withdraw(
         return
     printing.say(
         f"Undid import {number} of {done.withdrawn.file}: {counted(done.lines, 'line')}, of which "
-        f"{done.restored:,} have their earlier values again. It is import {done.number}."
+        f"{done.restored:,} have their earlier values again. The undo is recorded as import "
+        f"{done.number}."
     )
     for sentence in done.notes:
         printing.note(sentence)
@@ -412,9 +421,9 @@ def import_records(
     """Import an order book, which is later reconciled with received money. If a row is rejected, no
     row is imported, except with --accept-good.
 
-    The same file again changes nothing. A changed row becomes a new version, and the old version is
-    kept. An order book does not state an order's price. It changes ledgers only through source,
-    session_reference and payment_reference, which assign the provider's events to orders.
+    Importing the same file again changes nothing. A changed row becomes a new version, and the old
+    version is kept. An order book does not state an order's price. It changes ledgers only through
+    source, session_reference and payment_reference, which assign the provider's events to orders.
     """
     from app.finance.imports import import_book
 
@@ -471,8 +480,8 @@ def import_statement(
     """Import a provider's statement, which is later reconciled with received money. If a row is
     rejected, no row is imported, except with --accept-good.
 
-    The same file again changes nothing. A changed row becomes a new version, and the old version is
-    kept.
+    Importing the same file again changes nothing. A changed row becomes a new version, and the old
+    version is kept.
     """
     request = request_of(file, **options)
     run_import(partial(_import, request, kind="statement", source=source), form)
@@ -524,7 +533,7 @@ add_past_imports(statement_group, "statement", files="the statements", one="a st
 
 
 presets_group = typer.Typer(
-    help="Exports that are read without a mapping of your own.", no_args_is_help=True
+    help="Export files that Tallyhook reads without a mapping.", no_args_is_help=True
 )
 
 PRESET_COLUMNS = ("preset", "kind", "title", "recognized_by")
@@ -600,10 +609,10 @@ def import_bank_lines(
     """Import a bank's booked lines, which are later reconciled with payouts. If a line is rejected,
     no line is imported, except with --accept-good.
 
-    The same file again, or a file that overlaps with it, changes nothing. Pending lines are left
-    out. For CAMT and OFX, row 1 means the first entry of the file. If a file in another format
-    already covers a day, the import adds no lines for that day. It only adds the bank's reference
-    to the existing lines.
+    Importing the same file again, or lines that another file had, changes nothing. Pending lines
+    are left out. For CAMT and OFX, row 1 means the first entry of the file. If a file in another
+    format already covers a day, the import adds no lines for that day. It only adds the bank's
+    reference to the existing lines.
     """
     from app.finance.imports import import_bank
 
@@ -664,8 +673,8 @@ def show_bank_line(
 
 @bank_group.command("balances")
 def list_bank_balances(form: printing.FormatOption = printing.Format.table) -> None:
-    """List both balances of each statement, and whether the next statement's first balance equals
-    the last balance."""
+    """List each statement's opening and closing balance, and whether the next statement opens
+    with that closing balance."""
     from app.finance.bank_balances import list_balances
 
     columns = ("account", "opened", "opening", "closed", "closing", "difference", "state", "import")
@@ -678,14 +687,15 @@ add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's f
 # --- coverage -------------------------------------------------------------------------------------
 
 coverage_group = typer.Typer(
-    help="The days that imported files cover. Other days are neither missing nor agreed.",
+    help="The days that imported files cover. On other days, nothing counts as missing "
+    "or as agreed.",
     no_args_is_help=True,
 )
 
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the days that each file states, and the days that people declared."""
+    """List the covered days: those that files state, and those that people declared."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]
@@ -695,7 +705,9 @@ def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
 
 @coverage_group.command("declare")
 def declare_coverage(
-    since: Annotated[str, typer.Option("--from", help="The first day, of the merchant's zone.")],
+    since: Annotated[
+        str, typer.Option("--from", help="The first day, in the merchant's time zone.")
+    ],
     until: Annotated[str, typer.Option("--to", help="The last day, inclusive.")],
     reason: ReasonOption,
     source: Annotated[
@@ -716,8 +728,8 @@ def declare_coverage(
 ) -> None:
     """Declare which days the imported files of a source, bank account or order book cover.
 
-    From then on, anything of these days that is in no file counts as missing. Declare only days
-    that you have checked. The report names who declared them.
+    From then on, money of these days that is in no file counts as missing. Declare only days that
+    you have checked. The report names who declared them.
     """
     from app.finance.coverage import Declaration, days_of_span
     from app.finance.coverage import declare_coverage as declare
@@ -738,7 +750,8 @@ def declare_coverage(
         return
     days = days_of_span(line, Calendar(printing.merchant_zone()))
     printing.say(
-        f"Files of {_covered_name(line.name, line.wallet)} cover {days}: coverage {line.number}."
+        f"Declared as coverage {line.number}: files of {_covered_name(line.name, line.wallet)} "
+        f"cover {days}."
     )
 
 

@@ -278,7 +278,7 @@ def listen(
     command sends the requests of a file instead. The exit code is then 1 if a request was not
     accepted.
     """
-    check_target(forward, yes=yes, what="what is received")
+    check_target(forward, yes=yes, what="the received requests")
     if from_file is not None:
         if record is not None:
             raise UsageError("--record and --from cannot be combined: leave one out")
@@ -328,7 +328,7 @@ def _send_file(path: Path, forward: str) -> None:
             sent, refused = running.run_loop(send(file))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    printing.note(f"Sent {sent}, of which {refused} were not taken.")
+    printing.note(f"Sent {sent}; {refused} of them were not accepted.")
     if refused:
         raise typer.Exit(1)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 operators_group = typer.Typer(
-    help="People: who may do what for finance, support and administration.", no_args_is_help=True
+    help="Operators: the people who sign in, and what their roles allow.", no_args_is_help=True
 )
 
 OperatorName = Annotated[
@@ -147,8 +147,8 @@ def choose_notices_of(
 ) -> None:
     """Choose how a person is notified of assigned breaks and of proposals to approve.
 
-    Each item is notified once: immediately, or together with others at 8 in the morning. No
-    notification names a customer.
+    Each break and proposal is notified once: immediately, or together with others at 8 in the
+    morning. No notification names a customer.
     """
     from app.monitoring.work_notices import PACES, choose_notices
 
@@ -238,7 +238,7 @@ def make_own_token(
         )
 
 
-tokens_group = typer.Typer(help="Programs that may use the API.", no_args_is_help=True)
+tokens_group = typer.Typer(help="Tokens of programs that use the API.", no_args_is_help=True)
 
 TokenName = Annotated[str, typer.Argument(help="A name for the program, such as shop.")]
 

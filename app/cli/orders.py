@@ -107,10 +107,14 @@ async def _refused(
 def _print_refused(refused: Sequence[str]) -> None:
     if refused:
         count = counted(len(refused), "delivery", "deliveries")
-        counts = "was refused, and counts" if len(refused) == 1 else "were refused, and count"
+        counts = (
+            "was refused and does not count"
+            if len(refused) == 1
+            else "were refused and do not count"
+        )
         print(
-            f"{count} that may be about it {counts} for nothing: tallyhook deliveries show "
-            f"{refused[0]} says why."
+            f"{count} that may be about this order {counts}: `tallyhook deliveries show "
+            f"{refused[0]}` says why."
         )
 
 
@@ -120,7 +124,7 @@ def _record(record: Mapping[str, Any]) -> dict[str, Any]:
     amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]
     amounts += ["free"] if record.get("free") else []
     amounts += [
-        f"{each['currency']} {each['amount']} of it by {each['kind']}"
+        f"{each['currency']} {each['amount']} paid by {each['kind']}"
         for each in record.get("tenders", ())
     ]
     return {
@@ -158,7 +162,8 @@ def _for_whom(
 @orders_group.command("list")
 def list_orders(
     outcome: Annotated[
-        str | None, typer.Option(help=f"Only one of: {', '.join(OUTCOMES)}.")
+        str | None,
+        typer.Option(help=f"Only orders with this outcome. One of: {', '.join(OUTCOMES)}."),
     ] = None,
     finding: Annotated[str | None, typer.Option(help="Only orders with this finding.")] = None,
     after: Annotated[
@@ -245,7 +250,7 @@ def find(
 def show_order(
     reference: printing.OrderArgument,
     as_of: Annotated[
-        str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
+        str | None, typer.Option(help="Use what was known at this RFC 3339 time. Default: now.")
     ] = None,
     with_personal_data: Annotated[
         bool,
@@ -295,7 +300,10 @@ def show_order(
 def release_orders(
     references: printing.OrderArguments = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All orders that are held for the reason in --held-for.")
+        bool,
+        typer.Option(
+            "--all", help="Release all orders that are held for the reason in --held-for."
+        ),
     ] = False,
     held_for: Annotated[
         str,
@@ -307,8 +315,8 @@ def release_orders(
     """Release held orders: they are published, and the shop is notified.
 
     An upgrade holds orders that only its new rules make fulfillable. `orders list --finding
-    held_back` lists held orders. If one of the orders is not held, none is released, and the exit
-    code is 5.
+    held_back` lists held orders. If one of the given orders is not held, none is released, and the
+    exit code is 5.
     """
     from app.core.text import counted
     from app.orders import holds
@@ -457,7 +465,7 @@ def start(
         str | None, typer.Option(help="Where the customer returns after paying.")
     ] = None,
     cancel_url: Annotated[
-        str | None, typer.Option(help="Where the customer returns without having paid.")
+        str | None, typer.Option(help="Where the customer returns if they have not paid.")
     ] = None,
     new_payment: Annotated[
         bool,
@@ -533,8 +541,8 @@ def list_notifications(
     state: Annotated[
         str | None,
         typer.Option(
-            help="Only one of: waiting, stuck (refused again and again), delivered, dead (given up "
-            "after three days)."
+            help="Only notifications in this state: waiting, stuck (refused again and "
+            "again), delivered, dead (given up after three days)."
         ),
     ] = None,
     limit: Annotated[
@@ -574,14 +582,12 @@ def redeliver(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Send notifications again with the same ids, for three more days."""
+    """Send notifications again, with the same ids. Further attempts follow for three days."""
     from app.orders import notify_shop
 
     count = running.writing(notify_shop.redeliver, ids or None, by=by)
     if not count:
-        printing.note(
-            "No notification has failed or was given up. Waiting ones are sent automatically."
-        )
+        printing.note("No notification has failed. Waiting ones are sent automatically.")
         return
     behind = "" if ids else ", and those waiting behind it once the shop accepts one"
     printing.note(

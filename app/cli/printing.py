@@ -268,7 +268,10 @@ def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) ->
     """Print the newest rows of a part of a document, and the number of earlier ones."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
-        print(f"{len(rows) - ROWS_OF_DOCUMENT:,} before these: --format json lists all.\n")
+        print(
+            f"{len(rows) - ROWS_OF_DOCUMENT:,} earlier rows are not shown: --format json "
+            "lists all.\n"
+        )
 
 
 def these(rows: Sequence[Any]) -> str:

@@ -44,8 +44,8 @@ AcceptGap = Annotated[
     bool,
     typer.Option(
         "--accept-gap",
-        help="Continue although acknowledged deliveries may be lost, as the refusal says. Needs "
-        "--reason.",
+        help="Continue although acknowledged deliveries may be lost. Without it, the "
+        "command says which. Needs --reason.",
     ),
 ]
 WhyGap = Annotated[str, typer.Option("--reason", help="The reason for --accept-gap. It is stored.")]
@@ -217,12 +217,13 @@ def tell_erased(replayed: Replayed) -> None:
         )
     if replayed.lines:
         printing.note(
-            f"Erased again, by {counted(replayed.lines, 'line')} of the journal of erasures: "
+            "Erased again according to the journal of erasures "
+            f"({counted(replayed.lines, 'line')}): "
             f"{counted(replayed.counts['deliveries'], 'delivery', 'deliveries')} and "
             f"{counted(replayed.counts['orders'], 'order')}."
         )
     for each in replayed.document()["pending"]:
-        lines = counted(each["lines"], "line of it is", "lines of it are")
+        lines = counted(each["lines"], "line of the journal is", "lines of the journal are")
         printing.note(f"Not erased yet: {lines} pending: {each['sentence']}.")
 
 
@@ -277,7 +278,7 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
     printing.emit(found["settled"], columns=columns, form=printing.Format.table)
     gone = counted(found["deliveries"], "delivery", "deliveries")
-    unrelated = f" and {found['of_no_order']:,} of no order" if found["of_no_order"] else ""
+    unrelated = f" and {found['of_no_order']:,} without an order" if found["of_no_order"] else ""
     printing.note(
         f"{verb}: bodies and headers of {gone} of "
         f"{counted(found['orders'], 'order')}{unrelated}, {counted(found['bytes'], 'byte')}, and "
@@ -408,15 +409,14 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         printing.emit(_rows(erasure, action), columns=("what", "deed", "sentence"), form=form)
     counts = erasure.counts()
     printing.note(
-        f"{'Would go' if erasure.dry_run else 'Erased'}: bodies and headers of "
+        f"{('Would be erased' if erasure.dry_run else 'Erased')}: bodies and headers of "
         f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
         f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
         f"{counted(counts['session_requests'], 'session request')}; "
         f"{counted(counts['book_lines'], 'phone')} in order books; "
         f"{counted(counts['bank_lines'], 'text')} of banks; "
-        f"{counted(counts['attachments'], 'attachment')}; "
-        f"{counted(counts['reasons'], 'reason')} of events. Kept: {counts['kept']}, "
-        f"restricted: {counts['restricted']}."
+        f"{counted(counts['attachments'], 'attachment')}; {counted(counts['reasons'], 'reason')} "
+        f"of events. Kept: {counts['kept']}, restricted: {counts['restricted']}."
     )
     if erasure.dry_run:
         return
@@ -431,8 +431,8 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
             f"`tallyhook db vacuum`."
         )
     printing.note(
-        f"Not erased: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} in the list "
-        f"above, and backups made by other tools. Delete them yourself in time."
+        f"Not erased: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} in the "
+        "list above, and any backups by other tools. Delete them yourself in time."
     )
 
 
@@ -447,7 +447,7 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
         for each in erasure.orders
     ]
     for name in erasure.deliveries:
-        rows.append({"what": name, "deed": action, "sentence": "a delivery of no order"})
+        rows.append({"what": name, "deed": action, "sentence": "a delivery without an order"})
     for file in erasure.attachments:
         sentence = f"a file of the order {file.order}" if file.order else "a file of a break"
         rows.append({"what": file.attachment_id, "deed": action, "sentence": sentence})
@@ -494,7 +494,7 @@ def export_copy(
     ] = None,
     identity: Annotated[
         str,
-        typer.Option(help="How you checked the person's identity. Leave out number and address."),
+        typer.Option(help="How you checked the person's identity, without number and address."),
     ] = "",
     out: Annotated[
         Path | None,
@@ -514,11 +514,11 @@ def export_copy(
 ) -> None:
     """Write a copy of all that is kept about a person.
 
-    Begin with the copy's file index.html. It says what is kept, where from, since when, until when,
-    and on which ground. Other people's phone numbers, email addresses and known names are masked.
-    Search the copy for names in free texts before you hand it out. Attached PDFs and pictures are
-    listed. The copy contains them, unmasked, only with --with-attachments. It also contains data
-    that an erasure had to keep.
+    Begin with the copy's file index.html. It names the kept data, its origin, its dates and the
+    legal ground. Other people's phone numbers, email addresses and known names are masked. Search
+    the copy for names in free texts before you hand it out. Attached PDFs and pictures are listed.
+    The copy contains them, unmasked, only with --with-attachments. It also contains data that an
+    erasure had to keep.
 
     With an operator's own token the command makes a proposal. After its approval, run it again with
     --proposal and --out.

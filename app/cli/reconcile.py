@@ -102,7 +102,7 @@ JobsOption = Annotated[
 def run(
     since: Annotated[
         str | None,
-        typer.Option("--from", help="Only orders placed from this date or time on."),
+        typer.Option("--from", help="Only orders placed on or after this date or time."),
     ] = None,
     until: Annotated[
         str | None,
@@ -111,7 +111,7 @@ def run(
         ),
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
+        str | None, typer.Option(help="Use what was known at this RFC 3339 time. Default: now.")
     ] = None,
     rules: Annotated[
         Path | None,
@@ -284,9 +284,7 @@ def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
 
     found = running.reading(current_rules)
     if found is None:
-        printing.note(
-            "No rules are saved: differences are not tolerated, and margins are the defaults."
-        )
+        printing.note("No rules are saved, so the defaults apply: differences are not tolerated.")
         if form is not printing.Format.table:
             printing.document(rules_document(None), form)
     elif form is printing.Format.table:
@@ -351,7 +349,7 @@ def fees() -> None:
 )
 def suggest(
     since: Annotated[
-        str, typer.Option("--from", help="Only payments settled from this date or time on.")
+        str, typer.Option("--from", help="Only payments settled on or after this date or time.")
     ],
     until: Annotated[
         str,

@@ -51,7 +51,7 @@ ToOption = Annotated[
     str, typer.Option("--to", help="The last day, inclusive, or an RFC 3339 time, exclusive.")
 ]
 AsOfOption = Annotated[
-    str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
+    str | None, typer.Option(help="Use what was known at this RFC 3339 time. Default: now.")
 ]
 
 
@@ -199,8 +199,8 @@ def close_month(
     as_of: Annotated[
         str | None,
         typer.Option(
-            help="Close what was known at this RFC 3339 time, without asking providers. Default: "
-            "now."
+            help="Close with what was known at this RFC 3339 time, without asking "
+            "providers. Default: now."
         ),
     ] = None,
     reason: Annotated[
@@ -211,8 +211,8 @@ def close_month(
         typer.Option(
             "--except",
             metavar="LINE=REASON",
-            help="LINE=REASON: close although this line of `period ready` does not hold. Repeat "
-            "for several lines.",
+            help="LINE=REASON: close although this line of `period ready` is not met. "
+            "Repeat for several lines.",
         ),
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -255,7 +255,7 @@ def close_month(
             print(f"{row['sentence']}\n  {row['do']}")
     else:
         printing.emit(rows, columns=("reason", "line", "sentence", "do"), form=form)
-    printing.note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
+    printing.note(f"{period} stays open. Reasons against closing it: {len(rows):,}.")
     raise typer.Exit(1)
 
 

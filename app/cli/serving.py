@@ -75,7 +75,7 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     )
     if speed != 1:
         printing.note(
-            "The scenario plays faster than it happened: divide the receiver's time "
+            "The scenario plays faster than the events happened: divide the receiver's time "
             "windows by --speed."
         )
 
@@ -97,9 +97,9 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     if differences:
         raise typer.Exit(1)
     printing.note(
-        "The outcome is the same as it was then."
+        "The outcome is the same as when it happened."
         if token
-        else "Every event got the same verdict as then."
+        else "Every event got the same verdict as when it happened."
     )
 
 

@@ -94,7 +94,9 @@ def check(
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Without --deep: take the same sample as the check that printed it."
+            min=0,
+            help="Without --deep: the seed that an earlier check printed, to take the "
+            "same sample again.",
         ),
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -131,7 +133,9 @@ def create(
     new: Annotated[
         bool,
         typer.Option(
-            "--new", help="Also if an earlier database is missing: start without its data."
+            "--new",
+            help="Create the database even if an earlier one is missing. The data of the "
+            "earlier one is given up.",
         ),
     ] = False,
 ) -> None:
@@ -148,7 +152,7 @@ def create(
 
 @group.command("distribute")
 def distribute() -> None:
-    """Distribute deliveries and events, which fill disks, over the nodes of a Citus cluster. All
+    """Distribute deliveries and events, the largest tables, over the nodes of a Citus cluster. All
     other tables stay on the coordinator. Install the extension, add its nodes, and stop the
     services first.
     """
@@ -164,10 +168,11 @@ def distribute() -> None:
 
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
-    """Let an SQLite database continue with the inbox file beside it, after a loss or exchange. All
-    deliveries in the file count as unread. Deliveries that the database already has are skipped. If
-    the old file is missing or was cut off, acknowledged unread deliveries may be lost. The command
-    describes the possible loss, and you must accept it. The service must be stopped."""
+    """Let an SQLite database continue with the inbox file beside it, after that file was lost or
+    replaced. All deliveries in the file count as unread. Deliveries that the database already
+    has are skipped. If the old file is missing or was cut off, acknowledged unread deliveries
+    may be lost. The command describes the possible loss, and you must accept it. The service
+    must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 

@@ -43,8 +43,9 @@ Replaces = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Act only if this is still the last decision about the payment, as `unallocated show` "
-        "prints it. Empty: only if there was none.",
+        help="Act only if this is still the last decision about the payment, as "
+        "`unallocated show` prints it. An empty text: only if there is no decision "
+        "yet.",
     ),
 ]
 
@@ -133,7 +134,7 @@ def assign(
     _place(
         payment,
         {"kind": "assign", "order": order, "replaces": replaces, "reason": reason, "by": by},
-        done=f"Assigned to {order}. Both affected orders are folded again.",
+        done=f"Assigned to {order}. The affected orders are folded again.",
     )
 
 

@@ -159,7 +159,7 @@ def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool
     if source != "<NAME>" and not re.fullmatch(r"[A-Z0-9_-]{1,40}", source, re.ASCII):
         reading.problem(
             name,
-            "has a source name with characters other than A-Z, 0-9, _ and -, or longer than 40",
+            "has an invalid source name; use 1 to 40 characters of A-Z, 0-9, _ and -",
         )
         return False
     return True
@@ -298,10 +298,16 @@ def write_plan(path: Path, plan: SettingsPlan) -> None:
                     ) from None
                 os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode) & _NOT_THE_WORLD)
             if _content(path) != plan.before:
-                problem = f"{path}: was changed meanwhile; check it, and try again"
+                problem = (
+                    f"{path}: was changed by another program during this command; check it, "
+                    "and try again"
+                )
                 raise ConfigurationError([problem])
     except FileExistsError:
-        problem = f"{path}: is being written by another command; if none runs, remove {beside}"
+        problem = (
+            f"{path}: is being written by another command; wait for it, or remove {beside} if "
+            "none runs"
+        )
         raise ConfigurationError([problem]) from None
     except OSError as error:
         raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None

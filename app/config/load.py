@@ -188,7 +188,9 @@ def _secrets_of_a_source_are_different_and_no_paths(
         for secret in source.secrets:
             text = secret.get_secret_value()
             if text.startswith(("/", "./")) and "\0" not in text and os.path.exists(text):
-                reading.problem(variable, f"holds a file's path; write that to {variable}_FILE")
+                reading.problem(
+                    variable, f"holds the path of a file; set {variable}_FILE to that path instead"
+                )
 
 
 def _bare(secret: str) -> str:
@@ -215,9 +217,12 @@ def _the_interpreter_is_as_it_should_be(settings: Settings, reading: SettingsRea
     if not reading.serving:
         return
     if reading.live and settings.log_level == "debug":
-        reading.problem(PREFIX + "LOG_LEVEL", "is for testing only; write info in live")
+        reading.problem(
+            PREFIX + "LOG_LEVEL",
+            "has the value debug, which is for testing only; write info in live",
+        )
     if reading.live and sys.flags.dev_mode:
-        reading.problem("PYTHONDEVMODE", "is for testing only; start without it in live")
+        reading.problem("PYTHONDEVMODE", "is for testing only; unset it in live")
     if sys.flags.optimize:
         reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
 
@@ -251,9 +256,8 @@ def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReadi
 def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -> None:
     if settings.console.public_url and not settings.forwarded_allow_ips:
         reading.warnings.append(
-            f"{PREFIX}FORWARDED_ALLOW_IPS: is empty, so all users of the console seem to have its "
-            "proxy's address, and one person guessing passwords uses up everyone's attempts; "
-            "name the proxy"
+            f"{PREFIX}FORWARDED_ALLOW_IPS: is empty, so all console users appear with the proxy's "
+            "address and share one limit of sign-in attempts; write the proxy's address"
         )
 
 
@@ -308,14 +312,14 @@ def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) 
     if len(given) == 2:
         reading.problem(secret, f"is set together with {secret}_FILE; keep one of the two")
     if url in reading.given and not given:
-        reading.problem(secret, f"is missing, and {url} is set; set it, or {secret}_FILE")
+        reading.problem(secret, f"is missing, although {url} is set; set it, or {secret}_FILE")
     if given and url not in reading.given:
         reading.problem(url, missing)
 
 
 def _shop_is_whole_and_encrypted(settings: Settings, reading: SettingsReading) -> None:
     url, secret = PREFIX + "SHOP__URL", PREFIX + "SHOP__SECRET"
-    missing = "is missing, and the secret is set; write the address at which the shop listens"
+    missing = "is missing, although its secret is set; write the address at which the shop listens"
     _is_whole(reading, url=url, secret=secret, missing=missing)
     if (settings.shop.url or "").startswith("http:") and reading.live:
         reading.problem(url, "sends payment data unencrypted; use https://")
@@ -327,7 +331,9 @@ MAIL: Final = PREFIX + "REPORTS__MAIL_"
 def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
     url = PREFIX + "REPORTS__URL"
-    missing = "is missing, and the secret is set; write the address to which reports are posted"
+    missing = (
+        "is missing, although its secret is set; write the address to which reports are posted"
+    )
     _is_whole(reading, url=url, secret=PREFIX + "REPORTS__SECRET", missing=missing)
     if (reports.url or "").startswith("http:") and reading.live:
         reading.problem(url, "sends reports unencrypted; use https://")
@@ -338,7 +344,9 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
     if any(mail.values()) or reports.mail_user:
         for name, value in mail.items():
             if not value and (mailed or name != "TO") and MAIL + name not in reading.problems:
-                reading.problem(MAIL + name, "is missing, and other mail settings are set; set it")
+                reading.problem(
+                    MAIL + name, "is missing, although other mail settings are set; set it"
+                )
     if (reports.mail_user is None) != (reports.mail_password is None):
         reading.problem(MAIL + "USER", "must be set together with the password; set both")
     ways = {"folder": reports.folder, "mail": reports.mail_server, "post": reports.url}
@@ -352,7 +360,10 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
 
 
 def _alarms_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    url, missing = PREFIX + "ALARMS__URL", "is missing, and the secret is set; write the address"
+    url, missing = (
+        PREFIX + "ALARMS__URL",
+        "is missing, although its secret is set; write the address",
+    )
     _is_whole(reading, url=url, secret=PREFIX + "ALARMS__SECRET", missing=missing)
     if (settings.alarms.url or "").startswith("http:") and reading.live:
         reading.problem(url, "sends alarms unencrypted; use https://")
@@ -364,13 +375,15 @@ OIDC: Final = PREFIX + "OIDC__"
 def _company_account_is_whole(settings: Settings, reading: SettingsReading) -> None:
     oidc = settings.oidc
     secret = OIDC + "CLIENT_SECRET"
-    missing = "is missing, and the secret is set; write the provider's issuer"
+    missing = "is missing, although the secret is set; write the provider's issuer"
     _is_whole(reading, url=OIDC + "ISSUER", secret=secret, missing=missing)
     needed = {"ISSUER": oidc.issuer, "CLIENT_ID": oidc.client_id, "ROLES": oidc.roles}
     if any(needed.values()) or oidc.local_accounts == "off":
         for name, value in needed.items():
             if not value and OIDC + name not in reading.problems:
-                reading.problem(OIDC + name, "is missing, and other OIDC settings are set; set it")
+                reading.problem(
+                    OIDC + name, "is missing, although other OIDC settings are set; set it"
+                )
     if (oidc.issuer or "").startswith("http:"):
         reading.only_in_sandbox(OIDC + "ISSUER", "would be called unencrypted; use https://")
 
@@ -548,7 +561,7 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
 
 def _checkout_is_whole_and_safe(settings: Settings, reading: SettingsReading) -> None:
     variable, url = PREFIX + "CHECKOUT__BASE_URL", settings.checkout.base_url or ""
-    missing = "is missing, and the token is set; write the payment service's address"
+    missing = "is missing, although the token is set; write the payment service's address"
     _is_whole(reading, url=variable, secret=PREFIX + "CHECKOUT__TOKEN", missing=missing)
     if url.startswith("http:") and settings.environment != "sandbox":
         reading.problem(variable, "sends the token unencrypted; use https://")
@@ -569,13 +582,16 @@ def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> No
     if settings.checkout.base_url and found is not None and found.orders == "own":
         reading.problem(
             f"{PREFIX}SOURCES__{(source or '').upper()}__ORDERS",
-            "must be shared: sessions are opened for orders in the shop's records",
+            "must be shared, because checkout opens sessions for orders in the shop's records",
         )
     names = ", ".join(sorted(settings.sources)) or "none is configured yet"
     if source is not None and source not in settings.sources:
         reading.problem(variable, f"is not a configured source; write one of: {names}")
     elif settings.checkout.base_url and source is None and len(settings.sources) != 1:
-        reading.problem(variable, f"is missing; name its webhooks' source: {names}")
+        reading.problem(
+            variable,
+            f"is missing; write the source that receives the payment service's webhooks: {names}",
+        )
 
 
 def _sizes_fit_together(settings: Settings, reading: SettingsReading) -> None:

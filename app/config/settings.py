@@ -37,7 +37,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.money import is_currency
 from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 
-_ANYBODY: Final = "lets any sender forge its address; name the proxies one by one"
+_ANYBODY: Final = "lets any sender forge its address; list the proxies' addresses"
 
 _WIDEST: Final = {4: 8, 6: 7}
 """Prefix lengths of the widest private networks, 10.0.0.0/8 and fc00::/7, by IP version."""
@@ -118,7 +118,9 @@ def addresses(value: Any) -> Any:
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
-            raise ValueError("must be a path's end: at most 64 of a-z, A-Z, 0-9, _ and -")
+            raise ValueError(
+                "must be the end of a path: at most 64 characters of a-z, A-Z, 0-9, _ and -"
+            )
     return found
 
 

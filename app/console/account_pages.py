@@ -81,8 +81,8 @@ async def ask_change_password(view: View) -> Form:
     return Form(
         view.person.name,
         "/me",
-        "Your other sessions end. This one goes on. If you have forgotten your password, ask an "
-        "admin for an invitation.",
+        "Your other sessions end, and this one stays open. If you have forgotten your password, "
+        "ask an admin for an invitation.",
         reason=False,
         password=True,
         fields=(
@@ -118,7 +118,7 @@ async def ask_second_factor(view: View) -> Form:
         "Scan the picture with your authenticator, or type the secret below it. From then on you "
         "sign in with your password and the authenticator's code. An earlier secret no longer "
         "works.",
-        "Your other sessions end. This one goes on.",
+        "Your other sessions end, and this one stays open.",
         reason=False,
         password=True,
         picture=qr_code(address),
@@ -156,8 +156,8 @@ async def ask_add_passkey(view: View) -> Form:
         me,
         "/me",
         "Your computer, phone or security key makes a key that never leaves it. At sign-in it "
-        "takes the place of the code, beside your password.",
-        "Your other sessions end. This one goes on.",
+        "replaces the code; you still need your password.",
+        "Your other sessions end, and this one stays open.",
         reason=False,
         password=True,
         fields=(
@@ -199,7 +199,7 @@ async def ask_remove_passkey(view: View) -> Form:
     return Form(
         found.label,
         "/me",
-        "It no longer works, and your other sessions end. This one goes on.",
+        "This passkey no longer works. Your other sessions end, and this one stays open.",
         reason=False,
         password=True,
     )
@@ -336,7 +336,7 @@ ACTS: Final = (
         "second_factor_set",
         ask_second_factor,
         do_second_factor,
-        done="It counts from now on, and your other sessions have ended.",
+        done="Your second factor counts from now on, and your other sessions have ended.",
         kept=False,
     ),
     Act(
@@ -344,7 +344,7 @@ ACTS: Final = (
         "passkey_added",
         ask_add_passkey,
         do_add_passkey,
-        done="It counts from now on, and your other sessions have ended.",
+        done="Your passkey counts from now on, and your other sessions have ended.",
         kept=False,
     ),
     Act(
@@ -352,7 +352,7 @@ ACTS: Final = (
         "passkey_removed",
         ask_remove_passkey,
         do_remove_passkey,
-        done="It no longer works, and your other sessions have ended.",
+        done="Your passkey no longer works, and your other sessions have ended.",
         kept=False,
     ),
     Act(
@@ -362,12 +362,18 @@ ACTS: Final = (
         do_link_company,
         kept=False,
     ),
-    Act("End your session", "me", ask_end_own_session, do_end_own_session, done="It has ended."),
+    Act(
+        "End your session",
+        "me",
+        ask_end_own_session,
+        do_end_own_session,
+        done="The session has ended.",
+    ),
     Act(
         "Choose how you are notified",
         "notices_chosen",
         ask_choose_notices,
         do_choose_notices,
-        done="It counts from now on.",
+        done="Your choice counts from now on.",
     ),
 )

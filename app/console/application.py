@@ -75,7 +75,8 @@ NOT_CONFIRMED: Final = (
 )
 
 NOT_PROVED: Final = (
-    "nothing was done: prove again who you are, since five minutes have passed, and send it then"
+    "nothing was done, because you proved who you are more than five minutes ago: prove it "
+    "again, then send the form"
 )
 
 NOT_AS_SHOWN: Final = "nothing was done: what the form was about has changed since it was opened"

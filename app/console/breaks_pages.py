@@ -169,7 +169,7 @@ def _form(
         back or address("breaks", found.identity),
         break_sentence(found.seen),
         f"At stake: {plain_money(money)}." if money else "No sum is at stake.",
-        f"Where it stands: {found.life.because}",
+        f"Its state: {found.life.because}",
         *lines,
         **options,
     )
@@ -247,7 +247,7 @@ async def match_document(view: View) -> Document:
 async def ask_match(view: View) -> Form:
     found, chosen = await _seen_break(view), view.request.query_params.getlist("line")
     if found.life.state == "closed" and not found.life.matched:
-        return _form(found, "It is closed: there is nothing to match.", ready=False)
+        return _form(found, "This break is closed: there is nothing to match.", ready=False)
     near = {name_of(each.line): each for each in found.seen.candidates}
     lines: list[str] = []
     for candidate in [near[name_of(each)] for each in chosen if name_of(each) in near]:
@@ -265,8 +265,8 @@ async def ask_match(view: View) -> Form:
     return _form(
         found,
         *lines,
-        "It counts at once: this break closes, and so does the other line's. If their sums differ, "
-        "the next run reports the difference. It can be taken back.",
+        "The match counts at once: this break closes, and so does the other line's break. If "
+        "their sums differ, the next run reports the difference. You can undo the match.",
         fields=() if chosen else (line_field,),
         why="Why they belong together",
     )
@@ -444,7 +444,7 @@ async def ask_accept(view: View) -> Form:
         return _form_of(view, chosen, line, button="Accept all of them")
     (found,) = chosen.of
     if found.life.state in ("closed", "accepted"):
-        line = f"It is {found.life.state}: there is nothing to accept."
+        line = f"This break is {found.life.state}: there is nothing to accept."
         return _form_of(view, chosen, line, ready=False)
     if (because := break_acts.too_much(allowance, found.seen)) is not None:
         line = (
@@ -486,9 +486,9 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
 # --- late money -----------------------------------------------------------------------------------
 
 CONSEQUENCES: Final = {
-    "refund": "Given back, it stays on the list until the refund has come.",
-    "accept": "Kept, the order is served after all.",
-    "credit": "Credited, it stays here in the customer's favour.",
+    "refund": "Money to give back stays on the list until the refund has come.",
+    "accept": "If you keep the money, the order is served after all.",
+    "credit": "If you credit the money, it stays here in the customer's favour.",
 }
 
 
@@ -498,7 +498,7 @@ async def ask_settle(view: View) -> Form:
         line = "This break is not late money. Decide about it on its own page."
         return _form(found, line, ready=False)
     if found.life.state == "closed":
-        line = "It is closed: there is nothing to decide."
+        line = "This break is closed: there is nothing to decide."
         return _form(found, line, back="/late", ready=False)
     lines: tuple[str, ...] = ()
     if (because := await _why_not_alone(view, found)) is not None:
@@ -557,7 +557,7 @@ ACTS: Final = (
         ask_comment,
         do_comment,
         button="Add the comment",
-        done="Your comment stands in the history below.",
+        done="Your comment is in the history below.",
     ),
     Act(
         "Accept breaks",
@@ -582,7 +582,7 @@ ACTS: Final = (
         ask_unmatch,
         do_unmatch,
         button="Take it back",
-        done="They are matched no more.",
+        done="They are no longer matched.",
     ),
     Act(
         "Decide about late money",

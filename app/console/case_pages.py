@@ -69,9 +69,9 @@ async def ask_attach(view: View) -> Form:
     return Form(
         subject,
         back,
-        "It is kept until it is detached, or the order's personal data are erased. It is "
-        "attached to the letter, and to evidence bundles that ask for it.",
-        "The trail keeps that you attached it, and its digest; the log seals that.",
+        "The file is kept until it is detached, or the order's personal data are erased. The "
+        "letter contains it, and so do evidence bundles that ask for it.",
+        "The audit trail records that you attached it, with its digest; the log seals that entry.",
         reason=False,
         fields=tuple(fields),
     )
@@ -134,7 +134,7 @@ async def ask_detach(view: View) -> Form:
         back,
         f"{document['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
         f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
-        "The trail keeps that it was attached, its digest, and why it was deleted.",
+        "The audit trail records that it was attached, its digest, and why it was deleted.",
     )
 
 
@@ -152,10 +152,10 @@ async def ask_exhibit(view: View) -> Form:
     return Form(
         subject,
         back,
-        f"You get {found.document()['name']} as it was attached: "
-        f"{counted(found.record.size, 'byte')}. It may hold the customer's name, number and "
-        "address: keep it no longer than you need it.",
-        "The trail keeps that you took it.",
+        f"You get {found.document()['name']} unchanged: {counted(found.record.size, 'byte')}. The "
+        "file may contain the customer's name, number and address: keep it no longer than you "
+        "need it.",
+        "The audit trail records that you took it.",
         reason=False,
     )
 
@@ -177,10 +177,11 @@ async def ask_letter(view: View) -> Form:
         "the attached files at its end.",
         f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
         if missing
-        else "Nothing that is usual for such a dispute is missing.",
+        else "The case has everything that is usual for such a dispute.",
         case.deadline,
         *([case.limits.words] if case.limits.sources else []),
-        "It holds the attached files as they came. The trail keeps that you took it.",
+        "The letter contains the attached files unchanged. The audit trail records that you took "
+        "it.",
         reason=False,
         fields=(
             Field("ending", "As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
@@ -255,7 +256,7 @@ ACTS: Final = (
         ask_detach,
         do_detach,
         button="Delete it",
-        done="The file is gone.",
+        done="The file is deleted.",
     ),
     Act(
         "See an attached file",

@@ -69,7 +69,7 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     ),
     "balances": (
         "/imports?kind=bank",
-        "Ask the bank for the statement again, take its import back, and import the new one.",
+        "Ask the bank for the statement again, withdraw its import, and import the new one.",
     ),
     "unasked": ("/setup", "Check that the service runs and reaches the provider, then look again."),
     "unreadable": (
@@ -101,8 +101,8 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     ),
     "ties": (
         "/runs",
-        "Start a run, and let an admin check the database (tallyhook db check); do not close "
-        "before it is understood.",
+        "Start a run, and let an admin check the database (tallyhook db check); do not close the "
+        "month before the cause is known.",
     ),
 }
 """Page and remedy for each condition of closing."""
@@ -509,7 +509,7 @@ async def ask_close(view: View) -> Form:
     closed, left = await close_period.months(view.context)
     back = address("periods", month)
     if any(each.period == month for each in closed):
-        line = "It is closed: there is nothing to do."
+        line = "This month is closed: there is nothing to do."
         return Form(month, back, line, ready=False)
     earlier = [each.name for each in left if each.name < month]
     red = _red_lines(view, month)
@@ -524,7 +524,7 @@ async def ask_close(view: View) -> Form:
             Field(f"line-{place}", "", kind="hidden", value=each.line),
             Field(
                 f"except-{place}",
-                f"Why, though this does not hold: {local_text(each.sentence, zone)}",
+                f"Why you close although this is not met: {local_text(each.sentence, zone)}",
                 hint="The report prints it as an exception.",
             ),
         )

@@ -116,7 +116,7 @@ def upload_of(view: View, name: str) -> Upload:
     if found is None:
         raise NotFoundError(
             "this file is no longer kept: the console keeps a file for an hour, for its sender "
-            "only, and until it restarts. Send it again"
+            "only, and until it restarts. Upload it again"
         )
     return found
 
@@ -305,15 +305,17 @@ async def ask_withdraw_import(view: View) -> Form:
         return Form(subject, back, line, ready=False)
     would: withdraw_import.Foreseen = seen.result
     lines = (
-        f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
-        f"{would.moneys}. From then on it is as if it had not been imported: where an earlier "
-        "file has a line, its version is in force again.",
+        f"{counted(would.lines, 'line')} of this import {('is' if would.lines == 1 else 'are')} "
+        f"in force, {would.moneys}. After the withdrawal it is as if the file had not been "
+        "imported: where an earlier file has a line, that version is in force again.",
         *would.notes,
-        "Nothing is deleted. To have its lines again, import the file again.",
-        "It is done in your name; the next run compares what is left."
+        "Nothing is deleted. To restore its lines, import the file again.",
+        "The import is withdrawn in your name; the next run compares what is left."
         if would.because is None
-        else f"{capital(would.because)}: you propose it, and it is done when another operator "
-        "approves it.",
+        else (
+            f"{capital(would.because)}: you propose the withdrawal, and it is carried out "
+            "when another operator approves it."
+        ),
     )
     sealed = Field("seen", "What was shown", kind="hidden", value=would.mark)
     button = "" if would.because is None else PROPOSE
@@ -325,7 +327,7 @@ async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:
-        raise UsageError("first look at what would be taken back")
+        raise UsageError("first look at what would be withdrawn")
     take_back = partial(
         view.console.work,
         withdraw_import.withdraw_import,
@@ -338,18 +340,18 @@ async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     back = address("imports", str(number))
     job = await view.job("withdraw", str(number), work=take_back)
     if job.ended is None:
-        line = "You may leave this page. The import says when it is taken back."
-        return ActionResult("It is being taken back", back, line)
+        line = "You may leave this page. The import's page says when it is withdrawn."
+        return ActionResult("The import is being withdrawn", back, line)
     return proposed(job.result) if isinstance(job.result, Proposal) else back
 
 
 ACTS: Final = (
     Act(
-        "Take an import back",
+        "Withdraw an import",
         "records_withdrawn",
         ask_withdraw_import,
         do_withdraw_import,
         button="Take it back",
-        done="It was taken back: none of its lines is in force any more.",
+        done="The import was withdrawn: none of its lines is in force any more.",
     ),
 )

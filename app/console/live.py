@@ -77,7 +77,9 @@ class Live:
                 head = f"{await head_of_feed(self._context)} {await head_of_log(self._context)}"
             except UnreachableError as error:
                 if times := self._failed.times(type(error).__name__):
-                    log.warning("the console could not look for news", exc_info=error, count=times)
+                    log.warning(
+                        "the console could not check for changes", exc_info=error, count=times
+                    )
             else:
                 if head != self._head:
                     self._head = head

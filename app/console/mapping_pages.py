@@ -238,8 +238,8 @@ async def ask_drop_mapping(view: View) -> Form:
     return Form(
         found.name,
         "/imports",
-        f"It reads {KINDS[found.kind]}s, and was saved by {found.who}. What was imported by it "
-        "stays.",
+        f"This mapping reads {KINDS[found.kind]}s, and was saved by {found.who}. Files that were "
+        "imported with it stay imported.",
         reason=False,
     )
 

@@ -53,7 +53,7 @@ async def ask_evidence(view: View) -> Form:
         " ".join(ledger["plain"]["answer"]),
         "You get one ZIP file. With it a stranger can check, without this program and without "
         "a network, what was received and what was concluded.",
-        "Phone numbers and names are masked in it. The trail keeps that you took it.",
+        "Phone numbers and names are masked in it. The audit trail records that you took it.",
         reason=False,
         fields=(
             Field(
@@ -153,7 +153,7 @@ async def ask_reverify(view: View) -> Form:
         f"arrival, and {sum(found.refused.values())} stay refused."
     ]
     if found.cut:
-        lines.append(f"Of {found.cut} too little was kept to judge them.")
+        lines.append(f"{found.cut} cannot be judged, because too little of them was stored.")
     lines.append(
         "Accepted deliveries are stored, their orders are judged again, and the shop is notified "
         "of what changes."
@@ -199,7 +199,7 @@ async def ask_unmask(view: View) -> Form:
         order,
         address("orders", order),
         "The next page shows the customer's full phone number, once.",
-        "The trail keeps that you saw it, and why; it does not keep the number.",
+        "The audit trail records that you saw it, and why; it does not keep the number.",
     )
 
 
@@ -219,12 +219,12 @@ async def do_unmask(view: View, reason: str) -> ActionResult:
 async def ask_body(view: View) -> Form:
     entry = await delivery_log.show_delivery(view.context, view.needed("delivery"))
     lines = [
-        f"You get the body as it came: {counted(entry.size, 'byte')}. It may hold the customer's "
-        "name, number and address: keep it no longer than you need it.",
-        "The trail keeps that you took it, and why.",
+        f"You get the unchanged body: {counted(entry.size, 'byte')}. It may contain the "
+        "customer's name, number and address: keep it no longer than you need it.",
+        "The audit trail records that you took it, and why.",
     ]
     if delivery_log.is_refused(entry):
-        lines.append("It was refused and counts for nothing: anybody may have sent it.")
+        lines.append("This delivery was refused and does not count: anybody may have sent it.")
     return Form(entry.delivery_id, address("deliveries", entry.delivery_id), *lines)
 
 
@@ -264,7 +264,7 @@ async def ask_accept_finding(view: View) -> Form:
         address("orders", order),
         "Accept a finding if nothing is left to do about it. The finding stays, but the order no "
         "longer needs a person for it.",
-        "It needs one again as soon as something new arrives about it.",
+        "The order needs a person again as soon as something new about the finding arrives.",
         fields=(Field("finding", "What you accept", choices=choices),),
     )
 
@@ -287,7 +287,8 @@ async def ask_release(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        "The order is then published like any other, and the shop is notified: it may ship it.",
+        "The order is then published like any other, and the shop is notified that it may ship "
+        "the order.",
         "Release it only after you have checked the reason for the hold, for example with the "
         "payment service.",
         fields=(Field("held_for", "What it is held for", choices=choices),),
@@ -307,7 +308,7 @@ async def ask_pin(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        "It stands above your list of orders, for you alone, until you take it away.",
+        "The order is pinned above your list of orders, for you alone, until you unpin it.",
         reason=False,
     )
 
@@ -323,7 +324,8 @@ async def ask_unpin(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        "It stands above your list of orders no more. The order itself stays as it is.",
+        "The order is no longer pinned above your list of orders. The order itself does not "
+        "change.",
         reason=False,
     )
 
@@ -352,8 +354,9 @@ async def ask_save_list(view: View) -> Form:
     return Form(
         page,
         f"/{page}{'?' if filters else ''}{urlencode(filters)}",
-        f"The filters: {words}." if words else "It has no filters: it shows all.",
-        "It stands above the list, for you alone. What it shows is looked up anew each time.",
+        f"The filters: {words}." if words else "The list has no filters: it shows all.",
+        "The saved list is shown above the other one, for you alone. Its content is looked up "
+        "again each time.",
         reason=False,
         fields=(Field("label", "Name", hint="Such as: disputed, to call"),),
     )
@@ -373,7 +376,9 @@ async def do_save_list(view: View, reason: str) -> str:
 
 async def ask_drop_list(view: View) -> Form:
     page, label = stated("list", view.choice("list", LISTS)), view.needed("label")
-    return Form(label, f"/{page}", "It stands above the list no more.", reason=False)
+    return Form(
+        label, f"/{page}", "The saved list is no longer shown above the other one.", reason=False
+    )
 
 
 async def do_drop_list(view: View, reason: str) -> str:
@@ -396,8 +401,8 @@ async def ask_take_alarm(view: View) -> Form:
         name.replace("_", " "),
         "/",
         found.sentence,
-        "You take this alarm, so that nobody else starts on it. It is taken from whoever had it. "
-        "The alarm ends by itself when its reason does.",
+        "You take this alarm, so that nobody else starts on it. If somebody else had it, it is "
+        "yours then. The alarm ends by itself when its cause ends.",
         why="What you do about it",
         fields=(
             Field(
@@ -456,7 +461,7 @@ async def ask_unmask_many(view: View) -> Form:
         "/orders",
         "You propose to see the customers' phone numbers of these orders. Another operator who "
         f"may see numbers must approve it; then you alone see them, for {_HOURS} hours.",
-        "The trail keeps each look for each order, with your reason; it keeps no number.",
+        "The audit trail records each look for each order, with your reason; it keeps no number.",
         fields=(
             Field(
                 "orders",
@@ -500,8 +505,8 @@ async def ask_see_numbers(view: View) -> Form:
         found.subject,
         back,
         *lines,
-        "You see them in full in the answer alone. This look is noted in the trail for each "
-        "order. Keep a file no longer than you need it.",
+        "The numbers appear in full on the next page only. The audit trail records this look for "
+        "each order. Keep a file no longer than you need it.",
         reason=False,
         fields=(Field("as", "As", choices=tuple(SHOWN_AS.items()), value="page"),),
     )
@@ -558,7 +563,8 @@ ACTS: Final = (
         ask_tell_again,
         do_tell_again,
         button="Notify the shop again",
-        done="The shop is being notified again; the notifications below say whether it took it.",
+        done="The shop is being notified again; the notifications below say whether it "
+        "accepted the notification.",
     ),
     Act(
         "Judge refused deliveries again",
@@ -577,26 +583,39 @@ ACTS: Final = (
         "finding_accepted",
         ask_accept_finding,
         do_accept_finding,
-        done="It is accepted. The order needs no person for it, until something new arrives.",
+        done="The finding is accepted. The order needs no person for it until something "
+        "new arrives.",
     ),
     Act(
         "Release a held order",
         "orders_released",
         ask_release,
         do_release,
-        done="It is released, and judged again.",
+        done="The order is released, and judged again.",
     ),
-    Act("Add a note", "note_added", ask_note, do_note, done="Your note stands below."),
-    Act("Pin an order", "orders", ask_pin, do_pin, done="It stands above your list of orders."),
-    Act("Unpin an order", "orders", ask_unpin, do_unpin, done="It is pinned no more."),
-    Act("Save a list", "orders", ask_save_list, do_save_list, done="It stands above the list."),
+    Act("Add a note", "note_added", ask_note, do_note, done="Your note is below."),
+    Act(
+        "Pin an order",
+        "orders",
+        ask_pin,
+        do_pin,
+        done="The order is pinned above your list of orders.",
+    ),
+    Act("Unpin an order", "orders", ask_unpin, do_unpin, done="The order is no longer pinned."),
+    Act(
+        "Save a list",
+        "orders",
+        ask_save_list,
+        do_save_list,
+        done="Your saved list is shown above the list.",
+    ),
     Act(
         "Take a saved list away",
         "orders",
         ask_drop_list,
         do_drop_list,
         button="Take it away",
-        done="It is saved no more.",
+        done="The list is no longer saved.",
     ),
     Act(
         "Take an alarm",

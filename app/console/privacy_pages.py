@@ -90,8 +90,8 @@ def _first_asked(*problem: str) -> Form:
         "A customer's personal data",
         "/privacy",
         *problem,
-        "First you see what would go, and what must stay for now and why. Nothing is erased "
-        "by that.",
+        "First you see what would be erased, and what must stay for now and why. Nothing is "
+        "erased yet.",
         "A number or an email address finds everything that names it as the customer's. An "
         "order's reference finds that order alone.",
         reason=False,
@@ -133,8 +133,8 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
         found.subject,
         "/privacy",
         *_totals(found),
-        "You propose it, and it is done when another admin approves, who types a number or an "
-        "address once more: no proposal holds one.",
+        "You propose the erasure. It is carried out when another admin approves it and types the "
+        "number or address once more, because no proposal stores it.",
         "What is erased is gone from here and from the log of the database. It cannot be brought "
         "back: it is erased again whenever a backup that has it is restored. Ledgers, amounts, "
         "dates and references stay.",
@@ -156,7 +156,7 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
         f"{counted(counts['rejections'], 'refused delivery', 'refused deliveries')}, "
         f"{counted(counts['session_requests'], 'session request')}, "
         f"{counted(counts['attachments'], 'attached file')} and "
-        f"{counted(counts['book_lines'], 'number')} in order books would go."
+        f"{counted(counts['book_lines'], 'number')} in order books would be erased."
     ]
     lines += [
         f"{each.where}: {counted(each.stays, 'row stays', 'rows stay')}: {each.why}."
@@ -164,7 +164,7 @@ def _totals(found: erase_finding.Erasure) -> tuple[str, ...]:
         if each.stays and each.why != WAITS
     ]
     if found.of_others():
-        lines.append(f"With it {erase.files_of_others(found)} would go.")
+        lines.append(f"This would also erase {erase.files_of_others(found)}.")
     restricted = found.restricted()
     others = [each for each in found.kept if each.kind is None]
     if staying := [*restricted, *others]:
@@ -202,7 +202,7 @@ async def ask_copy(view: View) -> Form:
         "/privacy",
         "You propose to take a copy of all that is kept about a person, to hand to them. "
         f"When another admin approves, you alone can take it, for {_HOURS} hours.",
-        "The trail keeps that you did, and how you checked who asks; it keeps no number.",
+        "The audit trail records that you did, and how you checked who asks; it keeps no number.",
         fields=(
             *_whose("Found by"),
             Field(

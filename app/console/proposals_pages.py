@@ -102,7 +102,7 @@ def proposed(proposal: Proposal) -> ActionResult:
         "Proposed to a second person",
         address("proposals", proposal.id),
         proposal.sentence,
-        "It is done when another operator approves it, before "
+        "The act is carried out when another operator approves it, before "
         f"{format_instant(proposal.until)}. Until then nothing changes.",
     )
 
@@ -138,7 +138,8 @@ async def _form(view: View, *consequence: str, own: bool = False, second: bool =
 async def ask_approve(view: View) -> Form:
     return await _form(
         view,
-        "You agree, and it is done at once, in both your names. It cannot be taken back here.",
+        "You approve the act, and it is carried out at once, in both your names. You cannot undo "
+        "it here.",
         second=True,
     )
 
@@ -156,12 +157,14 @@ async def do_approve(view: View, reason: str) -> str | ActionResult:
     job = await view.job("approve", found.id, work=work)
     if job.ended is None:
         line = "You may leave this page. Your approval counts as soon as it is done."
-        return ActionResult("It is being done", back, line)
+        return ActionResult("The act is being carried out", back, line)
     return back
 
 
 async def ask_reject(view: View) -> Form:
-    return await _form(view, "You reject it, and it is not done. Nothing else changes.")
+    return await _form(
+        view, "You reject the proposal, and the act is not carried out. Nothing else changes."
+    )
 
 
 async def do_reject(view: View, reason: str) -> str:
@@ -171,7 +174,7 @@ async def do_reject(view: View, reason: str) -> str:
 
 
 async def ask_withdraw(view: View) -> Form:
-    return await _form(view, "You take it back. Nothing else changes.", own=True)
+    return await _form(view, "You withdraw the proposal. Nothing else changes.", own=True)
 
 
 async def do_withdraw(view: View, reason: str) -> str:
@@ -186,7 +189,7 @@ ACTS: Final = (
         "proposal_approved",
         ask_approve,
         do_approve,
-        done="You approved it, and it was done.",
+        done="You approved the proposal, and the act was carried out.",
         kept=False,
     ),  # it may have a number
     Act(
@@ -194,7 +197,7 @@ ACTS: Final = (
         "proposal_rejected",
         ask_reject,
         do_reject,
-        done="You rejected it; nothing was done.",
+        done="You rejected the proposal; nothing was done.",
     ),
     Act(
         "Withdraw a proposal",
@@ -202,6 +205,6 @@ ACTS: Final = (
         ask_withdraw,
         do_withdraw,
         button="Take it back",
-        done="You took it back; nothing was done.",
+        done="You withdrew the proposal; nothing was done.",
     ),
 )

@@ -55,8 +55,9 @@ async def ask_add_rule(view: View) -> Form:
     return Form(
         RULE_FORMS[kind],
         "/rules",
-        "It is put into the rules in force, whose other lines stay as they are. Then you see "
-        "what would newly match, be lost or change, before you put it in force or propose it.",
+        "Your entry is put into the rules in force, whose other lines stay as they are. Then you "
+        "see which matches would be new, lost or changed, before you put the rules in force or "
+        "propose them.",
         reason=False,
         fields=fields,
     )
@@ -66,10 +67,12 @@ def _limit_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     code = view.word("currency") or ""
     known = next((e for e in rule_text.limits_of(rules) if e["currency"] == code), {})
     hints = {
-        "accept_alone_max": "If empty, this currency has no limit: any amount takes two people "
-        "once another currency has one.",
+        "accept_alone_max": (
+            "If empty, this currency has no limit: any amount needs two people once another "
+            "currency has a limit."
+        ),
         "accept_alone_day": "Empty: the same as for one decision.",
-        "accept_alone_month": "Empty: five times the day.",
+        "accept_alone_month": "Empty: five times the limit of a day.",
     }
     given = {
         "accept_alone_max": code in rules.alone_max,
@@ -262,9 +265,9 @@ async def ask_preview_rules(view: View) -> Form:
     return Form(
         "matching rules",
         "/rules",
-        "Everything is matched under the rules in force and under these, and you see what "
-        "would newly match, be lost or change, with money. Nothing of it is kept.",
-        "When you have seen that, you may put them in force, or propose that.",
+        "Everything is matched under the rules in force and under these. You see which matches "
+        "would be new, lost or changed, with money. Nothing is stored.",
+        "After that you may put these rules in force, or propose them.",
         reason=False,
         fields=(
             Field(

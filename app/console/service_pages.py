@@ -216,8 +216,9 @@ async def ask_redeliver(view: View) -> Form:
         "/notifications",
         f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
         f"{counted(row['tries'], 'try', 'tries')} so far.",
-        "It is sent once more with the id that it had, and has three more days to be taken. A "
-        "shop that follows the rules knows the id, and ignores the repeat.",
+        "The notification is sent once more with the same id, and for three more days if the "
+        "shop does not accept it. A shop that follows the rules knows the id, and ignores the "
+        "repeat.",
     )
 
 
@@ -247,17 +248,17 @@ async def ask_redeliver_all(view: View) -> Form:
     back, ready = f"/notifications?{query}", 0 < len(found) <= MOST_AGAIN
     if len(found) > MOST_AGAIN:
         line = (
-            f"There are more than {MOST_AGAIN:,}. Find out first why the shop takes none; then, "
+            f"There are more than {MOST_AGAIN:,}. Find out first why the shop accepts none; then, "
             "to send all, have the machine's admin run: tallyhook notifications redeliver"
         )
     elif not found:
-        line = "There is none to send."
+        line = "There is no notification to send."
     else:
         line = (
             f"{counted(len(found), 'notification')} of this list "
-            f"{'is' if len(found) == 1 else 'are'} sent once more, each with the id that it had, "
-            "and has three more days to be taken. A shop that follows the rules knows the ids, "
-            "and ignores the repeats."
+            f"{('is' if len(found) == 1 else 'are')} sent once more, each with the same id, and "
+            "for three more days if the shop does not accept it. A shop that follows the rules "
+            "knows the ids, and ignores the repeats."
         )
     sealed = Field("seen", "What was shown", kind="hidden", value=_numbers(found))
     return Form(
@@ -283,13 +284,13 @@ async def ask_rotate_key(view: View) -> Form:
     return Form(
         "the key that signs the log",
         "/log",
-        "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
-        "the new one follows it, and its file is kept beside the new one; what it has signed "
-        "stays good.",
+        "Checkpoints and bundles are signed with a new key from now on. The old key signs that "
+        "the new one follows it, and the old key's file is kept. What the old key has signed "
+        "stays valid.",
         "Those who check evidence need the new public key through a separate channel. The page "
         "Log shows its fingerprint.",
         "A running service signs with the old key until it is restarted: have it restarted right "
-        "afterwards. It cannot be taken back; another key may follow.",
+        "afterwards. This cannot be undone, but another new key may follow.",
         reason=False,
         password=True,
     )
@@ -347,7 +348,7 @@ async def ask_invite(view: View) -> Form:
         "/people",
         "You get a link, shown once. With it they set their password, and a one-time code "
         "unless they are a viewer. It is good for 24 hours and one use.",
-        "Whoever has the link can sign in as them: hand it over through a separate, safe "
+        "Anyone who has the link can sign in as them: hand it over through a separate, safe "
         "channel. An operator who has a password sets a new one with it.",
         f"{notice}.",
         reason=False,
@@ -371,8 +372,8 @@ async def do_invite(view: View, reason: str) -> ActionResult:
     return ActionResult(
         f"{name} is invited",
         "/people",
-        f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
-        "ends it.",
+        f"{name} can open this link once, within 24 hours. It is not shown again, and a new "
+        "invitation ends it.",
         f"{newcomer_notice(name, now=view.context.clock.now())}. {capital(VOUCHING)}.",
         secret=f"{view.console.origin}/invite#{token}",
     )
@@ -391,8 +392,7 @@ async def ask_disable(view: View) -> Form:
         name,
         "/people",
         f"{name} loses all access at once: all their sessions end, and they cannot sign in again.",
-        "The trail keeps the name, and it is never given to another person. It cannot be taken "
-        "back.",
+        "The audit trail keeps the name, and no other person ever gets it. This cannot be undone.",
         reason=False,
     )
 
@@ -423,7 +423,7 @@ async def ask_add_token(view: View) -> Form:
     return Form(
         "a program",
         "/tokens",
-        "You get a token, shown once. Whoever has it may use the API within its scope.",
+        "You get a token, shown once. Anyone who has it may use the API within its scope.",
         "read: orders and the outcome feed. orders: register orders. checkout: start payments. "
         "finance: reports. evidence: bundles.",
         reason=False,
@@ -466,7 +466,7 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
     return ActionResult(
         f"The token of {name}",
         "/tokens",
-        f"It is for: {', '.join(scopes)}. Keep it now: it is not shown again.",
+        f"Its scopes: {', '.join(scopes)}. Save it now: it is not shown again.",
         "The program sends it as Authorization: Bearer, and this token.",
         secret=token,
     )
@@ -482,9 +482,9 @@ async def ask_revoke_token(view: View) -> Form:
     return Form(
         name,
         "/tokens",
-        f"It is for: {', '.join(found.scopes)}.",
-        "The next request with it is refused. If its program is to go on, give it a new token "
-        "first. It cannot be taken back."
+        f"Its scopes: {', '.join(found.scopes)}.",
+        "The next request with this token is refused. If its program must continue, give it a "
+        "new token first. This cannot be undone."
         if found.revoked_at is None
         else f"It was revoked at {format_instant(found.revoked_at)}.",
         ready=found.revoked_at is None,
@@ -501,11 +501,11 @@ async def ask_run_checks(view: View) -> Form:
     return Form(
         "Going live",
         "/golive",
-        "They look at the configuration, keys, clock, database, disk and certificates, as the "
-        "commands `tallyhook doctor` and `tallyhook golive` do.",
-        "They check that the provider and the shop answer. They also send wrong requests and one "
-        "right request to your own public address, and check that only the right one is taken. "
-        "No order changes, and no money moves.",
+        "The checks look at the configuration, keys, clock, database, disk and certificates, as "
+        "the commands `tallyhook doctor` and `tallyhook golive` do.",
+        "They check whether the provider and the shop answer. They also send wrong requests and "
+        "one right request to your own public address, and check that only the right one is "
+        "accepted. No order changes, and no money moves.",
         reason=False,
     )
 
@@ -550,7 +550,7 @@ ACTS: Final = (
         ask_redeliver,
         do_redeliver,
         button="Send it again",
-        done="It is being sent again; its state says whether the shop took it.",
+        done="The notification is being sent again; its state says whether the shop accepted it.",
     ),
     Act(
         "Notify the shop of all of it again",
@@ -558,7 +558,7 @@ ACTS: Final = (
         ask_redeliver_all,
         do_redeliver_all,
         button="Send all of them again",
-        done="All of them are being sent again; their states say whether the shop took them.",
+        done="All of them are being sent again; their states say whether the shop accepted them.",
     ),
     Act("Begin a new evidence key", "key_rotated", ask_rotate_key, do_rotate_key),
     Act("Verify the log", "log", ask_verify_log, do_verify_log, button="Verify it now"),
@@ -569,7 +569,7 @@ ACTS: Final = (
         ask_disable,
         do_disable,
         button="Disable them",
-        done="They may do nothing any more.",
+        done="They no longer have access.",
     ),
     Act(
         "End sessions",
@@ -585,7 +585,7 @@ ACTS: Final = (
         "token_revoked",
         ask_revoke_token,
         do_revoke_token,
-        done="It was revoked; the next request with it is refused.",
+        done="The token was revoked; the next request with it is refused.",
     ),
     Act("Run the checks", "golive_checked", ask_run_checks, do_run_checks, button="Run them now"),
     Act(
@@ -594,6 +594,6 @@ ACTS: Final = (
         ask_sign_item,
         do_sign_item,
         button="State it",
-        done="Your statement stands below.",
+        done="Your statement is below.",
     ),
 )

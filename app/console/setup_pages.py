@@ -136,7 +136,7 @@ async def ask_test_event(view: View) -> Form:
             if source.profile.event.order
             else "."
         ),
-        "If it is taken, the address, secret and profile are right. What it creates stays in "
+        "If it is accepted, the address, secret and profile are right. What it creates stays in "
         "this sandbox.",
         *((UNCONFIRMED,) if source.profile.unconfirmed else ()),
         reason=False,
@@ -212,7 +212,7 @@ def _outcome(
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(
-            "It was taken",
+            "The event was accepted",
             "/deliveries",
             f"The service answered that it keeps the event{about}; it appears among the "
             "deliveries within a second and, if it belongs to an order, among the orders.",
@@ -225,7 +225,7 @@ def _outcome(
             f"The service refused it with {answer.status}. The list of deliveries shows it, with "
             "the mistake that would explain it."
         )
-    return ActionResult("It was not taken", "/deliveries", sentence)
+    return ActionResult("The event was not accepted", "/deliveries", sentence)
 
 
 _LOCAL: Final = re.compile(

@@ -108,7 +108,9 @@ async def ask_assign_payment(view: View) -> Form:
         if named in (None, each.order)
     ]
     if because is not None:
-        lines.append(f"{capital(because)}. It is done when another operator approves it.")
+        lines.append(
+            f"{capital(because)}. The payment is assigned when another operator approves that."
+        )
     lines.append(ONE_ORDER)
     return _form(
         found,
@@ -126,7 +128,7 @@ async def ask_withdraw_payment(view: View) -> Form:
         because = await placing.why_not_alone(view.context, _asked(view, "withdraw"))
     line = "The payment then belongs to no order, unless its events or the shop name one."
     if because is not None:
-        line = f"{capital(because)}. It is done when another operator approves it."
+        line = f"{capital(because)}. The decision is withdrawn when another operator approves that."
     return _form(
         found,
         line,
@@ -146,10 +148,10 @@ async def ask_dismiss_payment(view: View) -> Form:
     to = Field(
         "to",
         "The account that other business goes to",
-        hint="Empty where it is to be refunded: that stays a liability until it is.",
+        hint="Leave it empty for a refund: the money stays a liability until it is refunded.",
         required=False,
     )
-    line = "It takes two people. A refund or dispute of it that comes later reopens it."
+    line = "A dismissal needs two people. A later refund or dispute of the payment reopens it."
     return _form(found, line, fields=(why, to), ready=found.state == "open", button=PROPOSE)
 
 
@@ -191,17 +193,17 @@ ACTS: Final = (
         "payment_proposed",
         ask_assign_payment,
         do_assign_payment,
-        done="It belongs to the order now, and the order is judged again.",
+        done="The payment belongs to the order now, and the order is judged again.",
     ),
     Act(
-        "Withdraw what was decided about a payment",
+        "Withdraw a decision about a payment",
         "payment_proposed",
         ask_withdraw_payment,
         do_withdraw_payment,
-        done="It was withdrawn; the order that had it is judged again.",
+        done="The decision was withdrawn; the order that had the payment is judged again.",
     ),
     Act(
-        "Dismiss a payment of no order",
+        "Dismiss a payment that belongs to no order",
         "payment_proposed",
         ask_dismiss_payment,
         do_dismiss_payment,

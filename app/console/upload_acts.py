@@ -117,8 +117,8 @@ async def ask_upload(view: View) -> Form:
         "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT, MT940, MT942, BAI2, OFX, "
         f"each also in a ZIP; of at most {MAX_FILE_BYTES >> 20} MiB. First it is only read: "
         "you see its counts, its money and every row that is not clear, and then decide.",
-        f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "
-        "as it is imported.",
+        f"The file waits for you for {KEPT_FOR // MINUTE} minutes. It is deleted after that, or "
+        "as soon as it is imported.",
         reason=False,
         fields=(
             Field(
@@ -328,8 +328,8 @@ async def ask_import(view: View) -> Form:
     if seen.rejected:
         lines.append(
             f"{counted(seen.rejected, 'row is', 'rows are')} set aside: you get them as a file "
-            "afterwards, to be put right and sent again. To import all rows or none, leave this, "
-            "put the file right and send it again."
+            "afterwards, to correct and send again. To import all rows or none, leave this page, "
+            "correct the file and send it again."
         )
     if not seen.new and not seen.changed:
         lines.append("The file contains nothing new: nothing will change.")
@@ -426,9 +426,9 @@ async def ask_accept_balance_difference(view: View) -> Form:
         return Form(upload.file.path.name, back, line, ready=False)
     lines = (
         f"{capital(differs.said())}.",
-        "Ask the bank first: most often the file is cut or was changed. What is accepted stands in "
-        "the report of its month. The next statement confirms the closing balance, or opens the "
-        "difference again.",
+        "Ask the bank first: usually the file was cut off or changed. An accepted difference is "
+        "in the report of its month. The next statement confirms the closing balance, or opens "
+        "the difference again.",
         "You propose it. Once another operator has approved it, send the file again, or have it "
         "read again while it waits here.",
     )
@@ -480,7 +480,7 @@ async def ask_try_folder(view: View) -> Form:
         "the import folder",
         "/imports",
         f"The service reads {counted(count, 'file')} again, and imports what is clear now. It "
-        "does so by itself when a file changes, a mapping is saved or an import is taken back.",
+        "does so by itself when a file changes, a mapping is saved or an import is withdrawn.",
         ready=count > 0,
         reason=False,
     )

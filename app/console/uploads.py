@@ -161,12 +161,12 @@ class Uploads:
         except TimeoutError:
             raise UsageError(
                 f"the form did not come in time, which is {RECEIVED_WITHIN_S // 60:.0f} minutes: "
-                "send it again by a better line, or cut the file in parts"
+                "send it again over a faster connection, or cut the file in parts"
             ) from None
         except OSError as error:
             raise UnreachableError(
-                "the disk for temporary files (TMPDIR) cannot take this file: have room made, and "
-                "send it again"
+                "the disk for temporary files (TMPDIR) cannot take this file: free some space, "
+                "and send it again"
             ) from error
 
     async def _turn(self, request: Request) -> None:

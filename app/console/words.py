@@ -84,13 +84,15 @@ TONES: Final[Mapping[str, str]] = {
 """Colour of each word, whose text has this meaning, too."""
 
 VERDICTS: Final[Mapping[str, str]] = {
-    "stored": "Taken: its signature is right, and it is kept.",
+    "stored": "Accepted: its signature is right, and it is stored.",
     "duplicate": "The same event once more; it counts once.",
     "duplicate_with_different_body": "An event id that came before, with other content: both are "
     "kept, and a person must look.",
     "unreadable": "Genuine, but the source's profile cannot read it: correct the profile.",
-    "not_ours": "Genuine, and of another shop or seller on the same provider account: it is kept, "
-    "and counts for no order.",
+    "not_ours": (
+        "Genuine, but for another shop or seller on the same provider account: it is stored, "
+        "and counts for no order."
+    ),
     "signature_missing": "Refused: no signature came with it.",
     "signature_mismatch": "Refused: its signature fits none of the source's secrets.",
     "timestamp_missing": "Refused: it does not say when it was signed.",
@@ -216,8 +218,8 @@ BREAK_STATES: Final[Mapping[str, str]] = {
     "accepted": "Written off. It opens again as soon as its money changes.",
     "closed": "Nothing differs any more.",
     "to_decide": "Nobody has decided about it yet.",
-    "waits_for_refund": "It is to go back, and the refund has not come yet.",
-    "settled": "It was decided: kept, or credited.",
+    "waits_for_refund": "The money is to go back, but the refund has not come yet.",
+    "settled": "The money is kept or credited.",
 }
 """Meaning of each state of a break, and of late money."""
 
@@ -230,16 +232,18 @@ STEPS: Final[Mapping[str, str]] = {
     "commented": "noted",
     "accepted": "accepted it",
     "matched": "matched it with a line",
-    "unmatched": "took the match back",
+    "unmatched": "undid the match",
     "settled": "decided about its money",
 }
 """Wording of the steps in a break's history, which a run or a person made."""
 
 NOTIFICATIONS: Final[Mapping[str, str]] = {
-    "waiting": "The shop has not taken it yet; it is sent again by itself.",
-    "stuck": "The shop refuses it again and again; its log says why. It is sent again by itself.",
-    "delivered": "The shop has taken it.",
-    "dead": "The shop did not take it for three days. It is sent again when a person asks.",
+    "waiting": "The shop has not accepted it yet; it is sent again automatically.",
+    "stuck": (
+        "The shop refuses it again and again; its log says why. It is sent again automatically."
+    ),
+    "delivered": "The shop has accepted it.",
+    "dead": "The shop did not accept it for three days. It is sent again when a person asks.",
 }
 """Meaning of each state of a notification."""
 
@@ -248,7 +252,7 @@ PROPOSALS: Final[Mapping[str, str]] = {
     "expired": "Nobody decided in time, and nothing was done.",
     "approved": "Another operator approved it, and it was done.",
     "rejected": "Another operator rejected it, and nothing was done.",
-    "withdrawn": "It was taken back, and nothing was done.",
+    "withdrawn": "Its proposer withdrew it, and nothing was done.",
 }
 """Meaning of each state of a proposal."""
 
@@ -273,22 +277,22 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "bank_imported": "imported a bank's file",
     "mapping_saved": "saved a mapping",
     "mapping_deleted": "deleted a mapping",
-    "records_withdrawn": "took back an import of records",
-    "statement_withdrawn": "took back a statement",
-    "bank_withdrawn": "took back a bank's file",
+    "records_withdrawn": "withdrew an import of records",
+    "statement_withdrawn": "withdrew a statement",
+    "bank_withdrawn": "withdrew a bank's file",
     "coverage_declared": "declared what files cover",
-    "coverage_withdrawn": "took back what was declared of files",
+    "coverage_withdrawn": "withdrew a declaration of what files cover",
     "rules_saved": "put matching rules in force",
     "break_assigned": "assigned a break",
     "break_commented": "commented on a break",
     "break_accepted": "accepted a break",
     "break_matched": "matched a break by hand",
-    "break_unmatched": "took back a match by hand",
+    "break_unmatched": "undid a match by hand",
     "late_money_settled": "decided about late money",
     "payment_proposed": "proposed what to do about a payment",
     "payment_assigned": "assigned a payment to an order",
-    "payment_withdrawn": "withdrew what was decided about a payment",
-    "payment_dismissed": "dismissed a payment of no order",
+    "payment_withdrawn": "withdrew a decision about a payment",
+    "payment_dismissed": "dismissed a payment that belongs to no order",
     "reconciled": "started a run",
     "schedule_run": "ran an entry of the schedule",
     "report_delivered": "delivered a report",
@@ -303,7 +307,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "person_sought": "searched for a person",
     "erased": "erased personal data",
     "data_exported": "took a copy of a person's data",
-    "restored_without_erasures": "put back a backup without its erasures",
+    "restored_without_erasures": "restored a backup without its erasures",
     "key_rotated": "began a new evidence key",
     "log_renamed": "gave the log a new origin",
     "operator_added": "added an operator",
@@ -326,7 +330,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "pruned": "deleted data past its retention period",
     "price_changed": "changed an order's price",
     "backed_up": "made a backup",
-    "restored": "put back a backup",
+    "restored": "restored a backup",
     "inbox_adopted": "took over an inbox",
     "gap_accepted": "accepted a gap",
     "took_over": "went on after a standby took over",
@@ -345,7 +349,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "passkey_added": "added a passkey",
     "passkey_removed": "removed a passkey",
     "company_linked": "linked the company's account",
-    "role_changed": "came in with another role of the company's account",
+    "role_changed": "signed in with another role of the company's account",
 }
 """Wording of the actions in the audit trail, to follow a name."""
 
@@ -459,7 +463,7 @@ _OPTIONS: Final = tuple(
         (r"^--email must be one whole email address", "write one whole email address"),
         (r"--from must be before --to", "the first day must not lie after the last one"),
         (r"^--to takes", "the field takes"),
-        (r"--as-of lies", "that moment lies"),
+        ("--as-of is in", "that moment is in"),
         (r"had not begun at --as-of: choose a later moment", "has not begun: choose earlier days"),
         (r"or take --format html", "or choose HTML"),
         (r"give an earlier --as-of", "choose an earlier moment"),

@@ -203,8 +203,8 @@ class WorkerProcess:
                 if FAILED in received:
                     self._stopping.set()  # none is started again on a disk that has failed
                     self._failed(
-                        "the disk reported an I/O error or became read-only: "
-                        "the process that reads the inbox met it"
+                        "the disk reported an I/O error or became read-only, in the process that "
+                        "reads the inbox"
                     )
         finally:
             writer, self._writer = self._writer, None

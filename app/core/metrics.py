@@ -97,7 +97,7 @@ class Metrics(Collector):
         by_verdict, by_reason = ("source", "verdict"), ("reason",)
         yield _counter(
             "deliveries",
-            "Deliveries by verdict; not_stored where none was reached.",
+            "Deliveries by verdict; not_stored if no verdict was reached.",
             by_verdict,
             self._deliveries,
         )
@@ -148,7 +148,7 @@ class Metrics(Collector):
         yield orders
         money = families.GaugeMetricFamily(
             "tallyhook_unallocated_minor_units",
-            "Money of payments that no order has and nobody has decided about, in minor units.",
+            "Money of payments without an order that wait for a decision, in minor units.",
             labels=("currency",),
         )
         for currency, minor in self._unallocated.items():
@@ -169,7 +169,7 @@ def _counter(
 
 
 GAUGES: Final = {
-    "orders_due": "Orders whose fold is due and not yet done; 100000: or more.",
+    "orders_due": "Orders whose fold is due and not yet done; counted up to 100000.",
     "journal_queue": "Arrivals that wait to be committed.",
     "inbox_unread": "Accepted and refused deliveries that are not read yet.",
     "inbox_unread_bytes": "Bytes of deliveries that are not read yet.",
@@ -177,14 +177,14 @@ GAUGES: Final = {
     "inbox_set_aside": "Deliveries that could not be read; `tallyhook deliveries poisoned`.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
     "write_faults": "Latest batches of deliveries in a row that could not be written.",
-    "notifications_waiting": "Notifications that the shop has not yet accepted; 100000: or more.",
+    "notifications_waiting": "Notifications that the shop has not accepted; counted up to 100000.",
     "notifications_given_up": "Notifications that are only sent again if a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and audit entries that are sealed in the log.",
-    "log_waiting": "Leaves that wait to be sealed; 100000: or more.",
-    "unallocated_payments": "Payments with money that no order has and nobody has decided about.",
+    "log_waiting": "Leaves that wait to be sealed; counted up to 100000.",
+    "unallocated_payments": "Payments with money and without an order that wait for a decision.",
     "orders_paid_but_not_fulfilled": "Paid orders that the shop has not reported as shipped.",
     "orders_fulfilled_but_not_paid": "Orders that were shipped without being paid.",
-    "orders_unread_money_event": "Orders with events of money going back that no profile names.",
+    "orders_unread_money_event": "Orders with events of unknown kinds about money going back.",
     "last_checkpoint_left_seconds": "Unix time when the largest checkpoint was delivered; "
     "absent: none.",
     "last_checkpoint_left_leaves": "Leaves of the log in the largest delivered checkpoint.",

@@ -83,13 +83,13 @@ class PeriodicTask:
                 self._begin = None
             done = await self._work()
             if self._put_off.is_over():
-                log.info("rounds are no longer put off", component=self._component)
+                log.info("the postponed task works again", component=self._component)
             return done
         except StoreUnavailable as error:
             # A full disk or a busy database: due work stays due, and requests are answered.
             if times := self._put_off.times(error.reason):
                 log.warning(
-                    "a round was put off",
+                    "a task was postponed and is tried again",
                     component=self._component,
                     reason=error.reason,
                     count=times,

@@ -25,7 +25,7 @@ class FieldProblemDocument(TypedDict):
 class _Problem(TypedDict):
     type: Annotated[
         str,
-        f"The kind of problem: `{TYPE}` and the code. It is only a name; no page is there.",
+        f"The kind of problem: `{TYPE}` and the code. It is only a name: it leads to no page.",
         Keywords(format="uri", pattern=f"^{TYPE}[a-z0-9_]+$", examples=[f"{TYPE}order_unknown"]),
     ]
     title: Annotated[str, Keywords(examples=["Not Found"])]
@@ -40,21 +40,23 @@ class _Problem(TypedDict):
 
 class ProblemDocument(_Problem, total=False):
     scope: Annotated[str, "With 403: the scope that the token lacks."]
-    order: Annotated[str, "With 409 of a reference: the order that has it."]
-    read_from: Annotated[Count, "With 410 of the outcome feed: the cursor to read on from."]
+    order: Annotated[str, "With 409 for a reference: the order that has it."]
+    read_from: Annotated[
+        Count, "With 410 from the outcome feed: the cursor from which to continue."
+    ]
     ask_again_at: Annotated[
-        InstantText, "With 409 of a payment that is not over, where it is known."
+        InstantText, "With 409 for a payment that is not over: when to ask again, if that is known."
     ]
     before: Annotated[
         MoneyDocument | None,
         "With 409 for another amount: the amount of the payment, or the order's price.",
     ]
-    asked: Annotated[MoneyDocument | None, "With 409 for another amount: the one asked for."]
+    asked: Annotated[MoneyDocument | None, "With 409 for another amount: the requested amount."]
     problems: Annotated[
         list[FieldProblemDocument],
-        "With 422 of a payment: every field that is not right.",
+        "With 422 for a payment: every wrong field.",
     ]
-    idempotency_key: Annotated[str | None, "With 422 of a session that the service refused."]
+    idempotency_key: Annotated[str | None, "With 422 for a session that the service refused."]
 
 
 def problem(

@@ -88,11 +88,11 @@ def _entry(text: str) -> ScheduleEntry:
     parts = [part.strip() for part in text.split("|")]
     if len(parts) != 3:
         raise ValueError(
-            "must be entries such as `nightly | 30 2 * * * | reconcile`, apart by semicolons"
+            "must be entries such as `nightly | 30 2 * * * | reconcile`, separated by semicolons"
         )
     name, cron, text = parts
     if not _NAME.fullmatch(name):
-        raise ValueError("must name each entry with 1 to 40 of a-z, 0-9 and -")
+        raise ValueError("must name each entry with 1 to 40 characters of a-z, 0-9 and -")
     fields = cron.split()
     if len(fields) != 5 or not fields[0].isdigit():
         raise ValueError(
@@ -114,11 +114,11 @@ def _entry(text: str) -> ScheduleEntry:
     reported = any([spans, forms]) or (bool(ways) and not checkpoint)
     if reported and not all([len(spans) == 1, forms, ways]):
         raise ValueError(
-            f"{name}: a report takes month or day, a form ({', '.join(FORMS)}) and a way "
+            f"{name}: a report needs month or day, a form ({', '.join(FORMS)}) and a way "
             f"({', '.join(WAYS)})"
         )
     if checkpoint and not ways:
-        raise ValueError(f"{name}: a checkpoint takes a way ({', '.join(WAYS)})")
+        raise ValueError(f"{name}: a checkpoint needs a way ({', '.join(WAYS)})")
     if not words:
         raise ValueError(f"{name}: names no task; write one, such as reconcile")
     return ScheduleEntry(

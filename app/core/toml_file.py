@@ -80,7 +80,7 @@ def read_toml(
     except UnicodeError:  # also half of a surrogate pair, which JSON can bring
         raise ConfigurationError([f"{name}: is not UTF-8"]) from None
     document = parsed_toml(text, name=name) | dict(beside or {})
-    mistakes = [TomlMistake(key, "is a number beyond all limits") for key in _beyond(document)]
+    mistakes = [TomlMistake(key, "is a number that is too large") for key in _beyond(document)]
     if not mistakes:
         try:
             values = model.model_validate(document).model_dump()

@@ -481,7 +481,10 @@ async def sync_file(writer: Writer, path: Path) -> None:
     another process could delete the log.
     """
     if not await writer.checkpoint():
-        log.warning("another process is reading the database; the log stays until it has finished")
+        log.warning(
+            "another process is reading the database; its write-ahead log stays until that "
+            "has finished"
+        )
     sync_folder(path.parent)
 
 

@@ -237,7 +237,11 @@ class Hosts:
         live = [each for each in connections if not each.is_closed()]
         for host in {each.address for each in live}:
             self._left[host] = monotonic()
-            log.warning("a database server is left", reason=reason, database=host[0])
+            log.warning(
+                "a database server was abandoned; it is tried last from now on",
+                reason=reason,
+                database=host[0],
+            )
         for each in live:
             each.terminate()
 

@@ -325,7 +325,7 @@ class ServerWatch:
     async def _find_gap(self, connection: AsyncConnection, detail: str, *, now: Instant) -> None:
         async with postgresql.transaction(connection, None):
             found = await run(connection, _name_gap, detail, now)
-        log.error("something is missing after a takeover", problem=found.sentence())
+        log.error("data may be missing after a takeover", problem=found.sentence())
         self._refuse(found)
 
     def _refuse(self, gap: FoundGap) -> NoReturn:
@@ -344,7 +344,7 @@ class ServerWatch:
                 return
             await self.follow(connection)
             await run(connection, _note, "server", str(here))
-        log.warning("a standby took over, and nothing is missing: the service goes on")
+        log.warning("a standby took over, and nothing is missing: the service continues")
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:

@@ -207,7 +207,7 @@ def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded
 
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
 START_NAMES_LOSS: Final = "start the service again; it names what may be lost and what to do next"
-START_MAKES_ANEW: Final = "start the service again; it makes this file anew, and nothing is lost"
+START_MAKES_ANEW: Final = "start the service again; it creates this file again, and nothing is lost"
 """Next step after a file was removed, replaced or truncated."""
 REPLACED: Final = "was replaced"
 
@@ -685,7 +685,7 @@ class Writer:
                 except (StoreUnavailable, StorePoisoned):
                     pass  # `trouble` and `poison` report it
                 except Exception as error:
-                    log.error("a holder's row cannot be renewed", exc_info=error)
+                    log.error("this process cannot renew its row in the database", exc_info=error)
 
     async def _give_up_connection(self) -> None:
         if self.dialect != "sqlite" and self._connection is not None:

@@ -132,7 +132,7 @@ class AttachmentDocument(TypedDict):
     subject: str
     order: str
     kind: KindText
-    name: Annotated[str, "Empty once it is gone."]
+    name: Annotated[str, "Empty once the file is deleted."]
     note: str
     carrier: str
     tracking: str

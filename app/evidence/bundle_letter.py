@@ -158,7 +158,7 @@ WORDS: Final[Mapping[str, str]] = {
     "session_opened": "The payment service opened the session",
     "session_refused": "The payment service refused the session",
     "session_unknown": "The payment service gave no answer",
-    "reference_named": "The shop named what it was paid by",
+    "reference_named": "The shop named a payment or session of the order",
     "payment_assigned": "A person assigned a payment to the order",
     "payment_dismissed": "A person said that a payment belongs to no order",
     "held": "The order was held back",
@@ -239,7 +239,7 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block
     if heard:
         spoken = [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)]
         rows = [_event(n, each, times) for n, each in enumerate(heard, 1)]
-        head = ("", "Happened, it is said", "Reached us", "What it says", "Event")
+        head = ("", "Happened, as stated", "Reached us", "What it says", "Event")
         widths = (0, 0, 1, 1, 1)
         table = _newest("events", rows, "ledger.json, before these", widths=widths, head=head)
         shown = [drawing(spoken, times), *table]
@@ -337,16 +337,17 @@ _CHECKED: Final[tuple[letters.Block, ...]] = (
                 letters.Phrase("python3 -I verify.py bundle.zip", "code"),
                 letters.Phrase(", or by hand as README.txt shows."),
             ),
-            "The payment service checks its own signatures with its secret: delivery-ID.json says "
-            "how each was made. This takes a full bundle; a redacted one has the digests.",
+            "The payment service checks its own signatures with its secret: delivery-ID.json "
+            "says how each was made. This needs a full bundle; a redacted one has only the "
+            "digests.",
         ),
         ordered=True,
     ),
     letters.Heading("What it does not prove"),
     letters.Paragraph(
         "Times of arrival are those of the shop's clock. A secret that the shop shares with the "
-        "payment service shows that one of the two wrote a message, not which. The first lines of "
-        "step 3 list what else is only the word of whoever made this."
+        "payment service shows that one of the two wrote a message, not which. The first lines "
+        "of step 3 list what else only the maker of this bundle says."
     ),
 )
 
@@ -426,7 +427,7 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
         others = (("Reversed", balance.reversed), ("Lost in disputes", balance.lost))
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
-    rows += [(f"Of it on top of the price, {p.kind}", str(p.money)) for p in ledger.on_top]
+    rows += [(f"Of this, on top of the price: {p.kind}", str(p.money)) for p in ledger.on_top]
     heard = not (unheard.messages or unheard.may_lack or unheard.payments)
     paid = "nothing" if heard else "not known"
     return rows if ledger.balances else [*rows, ("Paid", paid)]
@@ -462,7 +463,7 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
     parts += [f"idempotency key {record.key}"] if record.key is not None else []
     parts += [f"until {times.at(record.expires_at)}"] if record.expires_at is not None else []
     parts += [f"stated by {record.author}"] if record.author is not None else []
-    parts += [f"{each.money} of it by {each.kind.replace('_', ' ')}" for each in record.tenders]
+    parts += [f"{each.money} paid by {each.kind.replace('_', ' ')}" for each in record.tenders]
     at = record.recorded_at if price else record.at
     return times.at(at), _cut(", ".join(parts)), record.record_id
 
@@ -477,12 +478,11 @@ def _arrivals(
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
     when = f"at {first}" if first == last else f"from {first} to {last}"
     kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "
-    kept += f"{'It' if one else 'Each'} was judged over its bytes as they came, as its source's "
-    kept += "profile says, before anything was read from it, and kept durably before it was "
-    kept += "acknowledged."
+    kept += f"{'It' if one else 'Each'} was verified over its raw bytes, by its source's profile, "
+    kept += "before anything was read from it, and stored durably before it was acknowledged."
     if repeated := len(came) - len(arrivals):
-        kept += f" {repeated:,} of them repeated what had come: they count once, and are here as "
-        kept += "entries of the log."
+        kept += f" {repeated:,} of them repeated earlier requests: these count once, and are here "
+        kept += "as entries of the log."
     ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
     if ages:
         kept += f" The oldest signature was {format_duration(max(ages))} old when it arrived."

@@ -115,7 +115,7 @@ class CaseDisputeDocument(TypedDict):
     opened_at: InstantText
     state: State
     still_lost: Annotated[
-        MoneyDocument | None, "Of one that was won or lost in part: what stays lost."
+        MoneyDocument | None, "For a dispute won or lost in part: the amount that stays lost."
     ]
     respond_by: InstantText | None
 
@@ -186,7 +186,7 @@ def deadline_words(
     if respond_by is None:
         return "The bank's deadline for an answer is not known."
     if not overdue:
-        return f"The bank takes an answer until {respond_by}."
+        return f"The bank accepts an answer until {respond_by}."
     return (
         f"The deadline has passed: the bank took an answer until {respond_by}, and need not take "
         "one any more. Ask the payment service today whether it still takes one, and send the "
@@ -336,7 +336,7 @@ def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
             name="deadline",
             sentence="The bank's deadline for an answer is known."
             if not facts.decided
-            else "The dispute is decided, and takes no answer.",
+            else "The dispute is decided, so no answer is possible.",
             there=facts.decided or facts.respond_by is not None,
             do="look it up on the dispute's page at the payment service, and state it in the "
             "letter's form",

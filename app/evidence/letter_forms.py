@@ -318,7 +318,7 @@ def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> 
         parcel = f"{each['carrier']} {each['tracking']}".strip()
         what = [letters.Phrase(capital(each["words"]) + (f": {parcel}" if parcel else ""))]
         what += [letters.Phrase(each["note"], line=True)] if each["note"] else []
-        where = shown.get(each["number"], "Sent by itself.")
+        where = shown.get(each["number"], "Sent as a separate file.")
         name = (letters.Phrase(each["name"]), letters.Phrase(where, "quiet", line=True))
         rows.append(((letters.Phrase(str(each["number"]), "strong"),), what, name))
         rows.append(
@@ -331,8 +331,8 @@ def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> 
 
 def _checked(log: SealedHeadDocument | None) -> letters.Phrases:
     said = (
-        "Each message was judged as it came, as its source's profile says, before anything was "
-        "read from it. The shop's evidence bundle of this order holds the messages' digests, the "
+        "Each message was verified as it came, by its source's profile, before anything was read "
+        "from it. The shop's evidence bundle of this order holds the messages' digests, the "
         "proofs and a program that checks them without the shop"
     )
     if log is None:

@@ -274,7 +274,7 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
             [
                 f"{VARIABLE}: there is no key at {path}, but this log is signed with "
                 f"{fingerprint_of(known.keys[-1])}; restore that key's file, or run `tallyhook "
-                "log key --rotate` to go on with a new key"
+                "log key --rotate` to continue with a new key"
             ]
         )
     if key.public.raw.hex() != known.keys[-1]:

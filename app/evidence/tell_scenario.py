@@ -112,11 +112,11 @@ class StandIns:
             where = f"{shown(path)} of the body of the event {event.event_id}"
             raise UsageError(
                 f"{self._masking.text(where)} holds a customer's number, but its value is needed: "
-                "no scenario possible"
+                "no scenario can be made"
             )
         if len(leaf) > _KEPT_MAX or leaf.lstrip()[:1] in ("{", "["):
             raise UsageError(
-                f"no scenario is possible: a value lies inside a text of the body, {shown(path)}"
+                f"no scenario can be made: a value lies inside a text of the body, {shown(path)}"
             )
         return document
 
@@ -315,7 +315,9 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
         "expected": {"at": format_instant(ledger.as_of), **_expected(ledger)},
     }
     if masking.touches(json.dumps(document, ensure_ascii=False)):
-        raise UsageError("a reference of this order holds a customer's number: no scenario of it")
+        raise UsageError(
+            "a reference of this order holds a customer's number: no scenario can be made"
+        )
     return OrderScenario(document=document, left_out=tuple(left_out))
 
 
@@ -351,7 +353,10 @@ def _arrival(
     arrived = evidence.arrived
     source = sources.get(arrived.source)
     if source is None:
-        raise UsageError(f"source {arrived.source} is no longer configured: its bodies stay unread")
+        raise UsageError(
+            f"source {arrived.source} is no longer configured, so its bodies cannot be read: "
+            "no scenario can be made"
+        )
     profile = source.profile
     if profile.request.body != "json" or not evidence.body:
         raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be made")

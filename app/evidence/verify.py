@@ -97,7 +97,7 @@ def deliveries(bundle: Bundle) -> str:
         _as_kept(stated, bundle)
         _repeats(each)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
-        raise Wrong("history.json is of another order or another instant")
+        raise Wrong("history.json belongs to another order or another instant")
     came = [(name, at) for name, at, _ in arrivals(bundle)]
     repeats = len(came) - len(heard)
     came += [(each["record_id"], each["recorded_at"]) for each in history["records"]]
@@ -188,7 +188,7 @@ def _attachments(bundle: Bundle) -> None:
         if removed and (removed["action"], removed["facts"]["attachment"]) != ("detached", name):
             raise Wrong(f"attachment {name} was not removed by the entry that is named")
         if (content is None) != (details is None) or (removed and content):
-            raise Wrong(f"attachment {name} is here in part, or although it was removed")
+            raise Wrong(f"attachment {name} is incomplete, or is here although it was removed")
         if content and details and (content["sha256"], content["size"], details["sha256"]) != (
             facts["sha256"], facts["size"], facts["details"]
         ):  # fmt: skip
@@ -270,7 +270,8 @@ def signature(bundle: Bundle) -> tuple[bool | None, str]:
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
     """Skip step 11, which takes the program that made the bundle."""
     said = (
-        f"report.html, explanation.txt, README.txt and verify.py are of release {release(bundle)}"
+        "report.html, explanation.txt, README.txt and verify.py come from release "
+        f"{release(bundle)}"
     )
     return None, f"{said}: its `tallyhook evidence verify` renders them again and compares."
 
@@ -290,7 +291,9 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
 
 
 NOT_LISTED = "anything: part of it is malformed, so what nothing proves cannot be listed"
-NOT_ANEW = "that the log was not rewritten: a checkpoint that left the shop before shows it"
+NOT_ANEW = (
+    "that the log was not rewritten: only a checkpoint that left the shop earlier can show that"
+)
 NOTHING_LEFT_OUT = "that nothing about the order was left out"
 SAID = "claims, money, references (history.json)"
 COSIGNED = "that witnesses have cosigned the log"
@@ -349,8 +352,9 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         if any(each["let_go_at"] for each in deliveries) else "",
         "why a body could not be read (delivery-ID.json)"
         if any(each["problem"] for each in deliveries) else "",
-        "what is masked in headers and answers: the files beside have it whole (delivery-ID.json, "
-        "sessions.json)" if MASKED in beside and not bundle.manifest["redacted"] else "",
+        "what is masked in headers and answers: the files beside it are unmasked "
+        "(delivery-ID.json, sessions.json)"
+        if MASKED in beside and not bundle.manifest["redacted"] else "",
         "that key-FINGERPRINT.pem is the payment service's own key" if keys else "",
         "the answers of the payment service (sessions.json)" if answers else "",
         "lines of order books and settlement files (books.json)" if bundle.document("books.json")
@@ -389,10 +393,10 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     return [
         f"{NOTHING_LEFT_OUT} {after}",
         "" if key else "that it is this order that the log's entries name: its reference is masked",
-        _some("that these are of this order", found.others, "the log has them under another, or "
+        _some("that these belong to this order", found.others, "the log has them under another, or "
               "under none"),
-        _some("that these, which are not here, are not of this order", found.moved, "the log had "
-              "them under it before it had them under another, or under none"),
+        _some("that these, which are not here, do not belong to this order", found.moved,
+              "the log had them under it before it had them under another, or under none"),
     ]  # fmt: skip
 
 
@@ -421,18 +425,20 @@ def _unheard(heard: dict[str, Any]) -> list[str]:
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
-        _some("what messages say that came and could not be read",
+        _some("what the unreadable messages say",
               [each["delivery"] for each in unread], "they may be about this order (heard.json)"),
-        _some("that payments without an order are not for it",
+        _some("that these payments without an order are not for this order",
               [each["payment"] for each in heard["unallocated"]],
               "their amount and their payer's number fit (heard.json)"),
-        *[f"that nothing more came of {each['source']}: all of it has been refused since "
-          f"{each['refusing_since']} (heard.json)" for each in refusing],
-        f"that nothing more came: {heard['not_kept']} requests that nobody signs were not kept "
+        *[(
+            f"that nothing more came from {each['source']}: everything from it has been "
+            f"refused since {each['refusing_since']} (heard.json)"
+        ) for each in refusing],
+        f"that nothing more came: {heard['not_kept']} unsigned requests were not stored "
         "(heard.json)" if heard["not_kept"] else "",
         *[f"that nothing more came between {each['since']} and {each['until']}, and that nothing "
           "of that time is lost: the shop accepted a gap (heard.json)" for each in heard["gaps"]],
-        f"what refused messages say, {refused}: they count for nothing, and anyone can send these "
+        f"what refused messages say, {refused}: they do not count, and anyone can send them "
         "(heard.json)" if refused else "",
         "when each source last delivered something that was read (heard.json)",
     ]  # fmt: skip
@@ -507,7 +513,7 @@ def report_lines(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> lis
     numbered = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
     lines = [verdict(steps)]
     if not_proven:
-        lines.append("Not proven, and only the word of whoever made the bundle:")
+        lines.append("Not proven; only the maker of the bundle says so:")
         lines += [f"- {each}" for each in not_proven]
     return [*lines, *(f"{number}. {line}" for number, line in enumerate(numbered, 1))]
 
@@ -523,7 +529,9 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
         return f"DO NOT RELY ON IT: {failed} failed."
     left = ", ".join(_plain(each) for each in steps if each.passed is None)
     return (
-        f"Everything that was checked holds; not checked: {left}." if left else "All of it holds."
+        f"Everything that was checked holds; not checked: {left}."
+        if left
+        else "Every check passed."
     )
 
 

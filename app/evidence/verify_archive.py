@@ -100,7 +100,10 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
     if not NAME.fullmatch(name):
         raise Wrong(f"it has a file with the name {name[:100]!r}, which no bundle has")
     if method or flags or extra or packed != size:
-        raise Wrong(f"{name} is compressed, encrypted, streamed or has extra fields: none here are")
+        raise Wrong(
+            f"{name} is compressed, encrypted, streamed or has extra fields, which no file of "
+            "a bundle is"
+        )
     if begin + size > len(archive):
         raise Wrong(f"{name} claims more bytes than there are")
     return name, archive[begin : begin + size], begin + size

@@ -34,7 +34,7 @@ SEALED_WITHIN_S = 60
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
     """Compute a tree's root from a leaf's hash and its inclusion proof (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
-        raise Wrong("a proof is of a leaf that the log does not have")
+        raise Wrong("a proof belongs to a leaf that the log does not have")
     place, last = index, size - 1
     for step in proof:
         if last == 0:
@@ -98,7 +98,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         if name in named:
             raise Wrong(f"two entries of the log have the name {name}")
         if name != _own_name(leaf, index):
-            raise Wrong(f"the leaf of {name} is of something else")
+            raise Wrong(f"the leaf of {name} belongs to something else")
         if name in things:  # where nothing is here, completeness says why
             masked += _compare(name, leaf, things[name], bundle)
         last = index
@@ -117,7 +117,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
     said = f"{len(log['leaves'])} {said} in the log of {size}{late}"
     if not masked:
-        return True, f"{said}, and say what is here."
+        return True, f"{said}, and match what is here."
     return None, f"{said}; {masked} masked parts of what they say are not shown."
 
 
@@ -278,7 +278,9 @@ def readings_of(bundle: Bundle) -> Readings:
             found.bare.append(name)
             continue
         if opened != [*known][-1:]:
-            raise Wrong(f"log.json does not open the last leaf of {name}, and no other")
+            raise Wrong(
+                f"log.json must open the last leaf of {name} and no other leaf, but does not"
+            )
         digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
         if digest != known[opened[0]]:
             raise Wrong(f"the log says otherwise about {name}: what was read of it")

@@ -108,8 +108,8 @@ def bodies(bundle: verify.Bundle) -> Found:
         return None, "No profile in the bundle can read the bodies."
     if left:
         return None, (
-            f"{counted(count, 'body', 'bodies')} read again: the history says the same. "
-            f"{counted(left, 'more has', 'more have')} no profile in here that can read them."
+            f"{counted(count, 'body', 'bodies')} read again: the history says the same. Bodies "
+            f"that no profile in here can read: {left:,}."
         )
     noun = ("body", "bodies")
     return _counted(bundle, count, noun=noun, done="read again: the history says the same")
@@ -150,7 +150,7 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
         )
     if left:
         return None, (
-            "This takes the secret that the payment service shares with the shop. Unsigned "
+            "This check needs the secret that the payment service shares with the shop. Unsigned "
             "messages, and answers that the shop fetched itself, have no signature to check."
         )
     return _counted(bundle, count, noun=SIGNATURES, done="checked with the public keys here")
@@ -469,9 +469,9 @@ def rendered(bundle: verify.Bundle) -> Found:
     """Check that the rendered files equal what this program renders."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
-            "report.html, explanation.txt, README.txt and verify.py are of another program "
-            f"({verify.release(bundle)}) than this one ({rendering.release()}): only that one can "
-            "tell whether they follow from the rest."
+            "report.html, explanation.txt, README.txt and verify.py come from another program "
+            f"({verify.release(bundle)}) than this one ({rendering.release()}): only that program "
+            "can tell whether they follow from the rest."
         )
     files = rendered_again(bundle)
     for name, data in files.items():
@@ -621,11 +621,11 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
         old=earlier.size, old_head=earlier.head, size=later.size, head=later.head,
         proof=kept.path or (),
     ):  # fmt: skip
-        raise verify.Wrong("the kept checkpoint and the bundle are of different logs")
+        raise verify.Wrong("the kept checkpoint and the bundle belong to different logs")
     leaves = bundle.document("log.json")["leaves"]
     within = sum(each["index"] < theirs.size for each in leaves)
     fits = (
-        f"it is of the bundle's log, at {counted(theirs.size, *LEAF)}: {within} of the "
+        f"it belongs to the bundle's log, at {counted(theirs.size, *LEAF)}: {within} of the "
         f"{counted(len(leaves), *LEAF)} here were in it by then."
     )
     signers = (newest, *_endorsed_keys(bundle, newest), *(() if trusted is None else (trusted,)))
@@ -642,14 +642,14 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
-            f"the kept checkpoint is of another log, {theirs.origin}; if the shop's log goes on "
-            "under that origin, ask for a new bundle"
+            f"the kept checkpoint belongs to another log, {theirs.origin}; if the shop's log "
+            "continues under that origin, ask for a new bundle"
         )
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
             f"as {theirs.origin} the bundle's log had {counted(ended, *LEAF)} when a backup was "
-            f"restored, and the kept checkpoint is of {theirs.size:,}: what came between is not "
+            f"restored, but the kept checkpoint has {theirs.size:,}: the leaves between are not "
             "in this log"
         )
 
@@ -679,8 +679,8 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     count = sum(at is not None for _, at in each)
     if count < witnesses.quorum:
         raise verify.Wrong(
-            f"of the {counted(len(each), 'witness', 'witnesses')} that you trust, {count} and not "
-            f"{witnesses.quorum} cosigned the log that all proofs here lead to: {found}"
+            f"{count} of the {counted(len(each), 'witness', 'witnesses')} that you trust cosigned "
+            f"the log that all proofs here lead to, but {witnesses.quorum} must: {found}"
         )
     return True, f"The checkpoint is cosigned: {found}."
 

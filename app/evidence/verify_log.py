@@ -330,7 +330,7 @@ async def verify_log(
                 ) from error
             if kept.origin not in known.origins:
                 raise UsageError(
-                    f"that checkpoint is of {kept.origin}, and this log is {known.origin}"
+                    f"that checkpoint belongs to {kept.origin}, but this log is {known.origin}"
                 )
         trees = await order_tree_store.all_trees(connection)
         verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
@@ -505,15 +505,15 @@ class _Verification:
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
             self.verified.add(
-                f"as {kept.origin} this log has {counted(had, *LEAF)}, and the kept checkpoint is "
-                f"of {kept.size:,}: a backup was restored since, and what came between is not in "
-                "this log",
+                f"as {kept.origin} this log has {counted(had, *LEAF)}, but the kept checkpoint "
+                f"has {kept.size:,}: a backup was restored since, and the leaves between are not "
+                "in this log",
                 leaf=had,
             )
         elif self._whole and kept.size > self._tree.size:
             self.verified.add(
-                f"the log has {counted(self._tree.size, *LEAF)}, and the kept checkpoint is of "
-                f"{kept.size:,}: what came last was cut off, from leaf {self._tree.size} on",
+                f"the log has {counted(self._tree.size, *LEAF)}, but the kept checkpoint has "
+                f"{kept.size:,}: the end was cut off, from leaf {self._tree.size} on",
                 leaf=self._tree.size,
             )
 
@@ -629,9 +629,9 @@ class OrderCounts:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
                 yield (
-                    f"the tree of all orders of {format_instant(tree.at)} is not that of the "
-                    f"log's first {counted(tree.size, 'leaf', 'leaves')}: it, or one of them, was "
-                    "changed"
+                    f"the tree of all orders of {format_instant(tree.at)} does not match the "
+                    f"log's first {counted(tree.size, 'leaf', 'leaves')}: the tree, or one of the "
+                    "leaves, was changed"
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
@@ -654,16 +654,16 @@ class OrderCounts:
             states += sum(self._tree.get(bytes(of)) == (leaves, last) for of, leaves, last in rows)
         kept += ["order_states"] if states != self._tree.count else []
         return [
-            f"what is kept of the tree of all orders of {format_instant(self._newest.at)} is not "
-            f"that of its leaves: a row of {table} was changed or deleted, and the next tree would "
-            "be wrong"
+            f"the stored tree of all orders of {format_instant(self._newest.at)} does not match "
+            f"its leaves: a row of {table} was changed or deleted, and the next tree would be "
+            "wrong"
             for table in sorted(set(kept))
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
         """Return a sentence for each order with a wrong stored number of leaves."""
         problems = [
-            f"the tree of all orders of {format_instant(tree.at)} is of "
+            f"the tree of all orders of {format_instant(tree.at)} has "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than exist: the end of the log was cut "
             "off"
             for tree in self._trees
@@ -674,12 +674,12 @@ class OrderCounts:
             known += found is not None
             if found != (leaves, last):
                 problems.append(
-                    f"what is kept of order {number} of the log is not what its leaves give: it "
+                    f"the stored data of order {number} of the log does not match its leaves: it "
                     "was changed"
                 )
         if known != self._tree.count:
             problems.append(
-                f"the log's leaves name {counted(self._tree.count, 'order')}, and {known:,} of "
-                "them are kept: a row of order_keys was deleted or changed"
+                f"the log's leaves name {counted(self._tree.count, 'order')}, but {known:,} of "
+                "them are stored: a row of order_keys was deleted or changed"
             )
         return problems

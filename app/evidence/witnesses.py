@@ -153,11 +153,11 @@ class WitnessDocument(TypedDict):
     witness: Annotated[str, Keywords(examples=["witness.example/w1"])]
     key: Annotated[str, "Its verifier key, in the form of C2SP signed-note."]
     state: WitnessState
-    leaves: Annotated[Count, "Of the largest checkpoint that it has cosigned."]
+    leaves: Annotated[Count, "Leaves of the largest checkpoint that it has cosigned."]
     cosigned_at: InstantText | None
     since: Annotated[InstantText | None, "Since when it cosigns nothing."]
-    problem: Annotated[str | None, "Why it does not, as a code."]
-    sentence: Annotated[str | None, "The same for people, and what to do."]
+    problem: Annotated[str | None, "Why it does not cosign, as a code."]
+    sentence: Annotated[str | None, "The reason in words, and what to do."]
 
 
 class DepartureDocument(TypedDict):
@@ -168,8 +168,8 @@ class DepartureDocument(TypedDict):
 
 
 class WitnessesDocument(TypedDict):
-    quorum: Annotated[Count | None, "How many have to cosign; null where none are set up."]
-    cosigned: Annotated[Count, "Leaves of the largest checkpoint that so many cosigned."]
+    quorum: Annotated[Count | None, "How many witnesses must cosign; null if none are configured."]
+    cosigned: Annotated[Count, "Leaves of the largest checkpoint that enough witnesses cosigned."]
     witnesses: list[WitnessDocument]
     left: list[DepartureDocument]
 

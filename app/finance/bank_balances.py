@@ -121,7 +121,7 @@ async def propose_difference(
             difference_kind(context),
             who=who,
             now=context.clock.now(),
-            because="accepting a statement that does not add up takes two people",
+            because="accepting a statement that does not add up needs two people",
             subject=_subject(sha256, differs),
             sentence=f"Accept the file {file} of the bank account {account}: in the statement that "
             f"closes on {differs.closed or 'a day that it does not state'}, {differs.said()}. "
@@ -177,18 +177,30 @@ async def notes_on_joins(
             difference = Money(minor=each.difference, currency=each.currency)
             said.append(
                 f"The accepted difference of {difference} in the statement of {each.account} that "
-                f"closes on {each.closed} is confirmed: the next one begins with its closing "
-                f"balance, {closing}."
+                f"closes on {each.closed} is confirmed: the next statement begins with its "
+                f"closing balance, {closing}."
             )
         elif state == "reopened":
-            again = " The difference that was accepted is open again." if each.difference else ""
+            again = " The accepted difference is open again." if each.difference else ""
             said.append(
                 f"The statement of {each.account} that closes on {each.closed} ends with "
-                f"{closing}, and the next one, of {after.opened}, begins with {opening}: a "
+                f"{closing}, but the next one, of {after.opened}, begins with {opening}. A "
                 f"statement between them is missing, or one of them is incomplete.{again}"
             )
     left = len(said) - SHOWN
-    return [*said[:SHOWN], *([f"And {left:,} more statements do not join."] if left > 0 else [])]
+    return [
+        *said[:SHOWN],
+        *(
+            [
+                (
+                    f"In {left:,} more places, a statement does not begin with the previous "
+                    "closing balance."
+                )
+            ]
+            if left > 0
+            else []
+        ),
+    ]
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:

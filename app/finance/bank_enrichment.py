@@ -71,8 +71,9 @@ async def accounts_to_enrich(
 
 
 _NOTHING: Final = (
-    "no entry of this file has the bank's reference of a line of the account {}. Files of this "
-    "format only enrich lines that exist: import the statement of the same days first"
+    "no entry of this file has the same bank reference as a line of the account {}. Files of "
+    "this format add no lines; they only complete existing ones. Import the statement of the "
+    "same days first"
 )
 
 
@@ -125,9 +126,9 @@ async def enrich(
             raise UsageError(accounts[account])
         lines = counted(enriched[account], "line was", "lines were")
         notes.append(
-            f"Lines of {account} come from files of another format: {lines} enriched, none added. "
-            f"Of {counted(read[account], 'entry', 'entries')}, {alone[account]:,} matched no line "
-            "by the bank's reference."
+            f"Lines of {account} come from files of another format, so no line was added; {lines} "
+            f"completed. Of {counted(read[account], 'entry', 'entries')}, {alone[account]:,} "
+            "matched no line by the bank's reference."
         )
     staged.drop(gone)
     staged.add(fuller)

@@ -60,7 +60,9 @@ class BreakDocument(TypedDict):
     age_days: documents.Count
     since: documents.InstantText
     cites: documents.Cites
-    candidates: Annotated[list[CandidateDocument], "The nearest lines, and what keeps each apart."]
+    candidates: Annotated[
+        list[CandidateDocument], "The nearest lines, and why each one does not match."
+    ]
     next_step: str
     sentence: str
 
@@ -69,7 +71,7 @@ class StepDocument(TypedDict):
     at: documents.InstantText
     step: Annotated[str, documents.Keywords(enum=(*get_args(breaks.Turn), *breaks.ACTS))]
     by: str
-    second: Annotated[str | None, "Who agreed, where two had to."]
+    second: Annotated[str | None, "Who approved, if two people were needed."]
     value: str
     reason: str
     money: documents.MoneyDocument
@@ -358,12 +360,12 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
     if len(found) == 1:
         because = found[0].life.because.rstrip(".")
         raise UsageError(
-            f"it has changed since you looked, and nothing was done. {because}. Look at it again "
-            "before you decide"
+            f"this break has changed since you looked, so nothing was done. {because}. Look at it "
+            "again before you decide"
         )
     raise UsageError(
-        "they have changed since you looked, and nothing was done: look at the list again before "
-        "you decide"
+        "these breaks have changed since you looked, so nothing was done: look at the list again "
+        "before you decide"
     )
 
 
@@ -507,8 +509,8 @@ def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise UsageError(
-            f"one person may not accept {', '.join(names[:NAMED])}{more} alone: leave them out, "
-            "and propose each separately; nothing was accepted"
+            f"nothing was accepted: one person may not accept {', '.join(names[:NAMED])}{more} "
+            "alone. Leave them out, and propose each separately"
         )
     together = allowance.why_not(*(each.seen.money for each in found))
     if together is not None:
@@ -603,7 +605,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     what = (
         f"Accept {found.identity}: {_booked(seen)}."
         if doing.kind == "accepted"
-        else f"Settle {found.identity}: {seen.money} that came late is kept ({doing.value})."
+        else f"Settle {found.identity}: keep {seen.money} that came late ({doing.value})."
     )
     of_what = ""
     if seen.order is not None:
@@ -684,8 +686,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
     if near is not None and found.seen.cause == "refund_not_received":
         if near.money != found.seen.money:
             raise UsageError(
-                f"{line} is for {near.money}, but the refund is for {found.seen.money}: only a "
-                "payment of the full amount can be the refund"
+                f"{line} is for {near.money}, but the refund is for {found.seen.money}: match it "
+                "with a payment of the full amount"
             )
         return []
     partners = [

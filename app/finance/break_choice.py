@@ -236,7 +236,7 @@ class ChosenBreaks:
 
 NOT_KNOWN: Final = "the amount at stake is not known; decide about each one separately"
 NOT_ALONE: Final = "the amount is above one person's limit; propose each one separately"
-NOBODY_NEAR: Final = "no suggestion has enough points and a clear lead"
+NOBODY_NEAR: Final = "no suggestion is clearly the best and has enough points"
 CLAIMED: Final = "the suggestion is matched by hand already"
 SHARED: Final = "the same line is suggested for another break, too"
 """Reason for which a break is left out."""
@@ -250,7 +250,7 @@ async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
         raise UsageError(". ".join(sentences).rstrip("."))
     if len(chosen.of) > break_acts.MOST_AT_ONCE:
         raise UsageError(
-            f"{counted(len(chosen.of), 'break')} are chosen, and the page takes at most "
+            f"{counted(len(chosen.of), 'break')} are chosen, but the page takes at most "
             f"{break_acts.MOST_AT_ONCE}: choose fewer, or use `tallyhook breaks accept --where`"
         )
     chosen.of.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
@@ -347,5 +347,5 @@ async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakA
                 raise
             raise UsageError(
                 f"{done:,} of {counted(len(chosen.of), 'break')} were done, then the request "
-                f"failed: {error}. Repeat it for the others"
+                f"failed: {error}. Repeat the request for the others"
             ) from None

@@ -98,7 +98,7 @@ async def close_period(
     because = EXCEPTED if request.exceptions else NOT_ALONE
     if not alone and not request.reason.strip():
         raise UsageError(
-            f"closing a month takes two people here ({because}): tell the second one why, with "
+            f"closing a month needs two people ({because}): give the second one a reason, with "
             '--reason "WHY"'
         )
     proposals.check_reason(
@@ -127,8 +127,9 @@ async def close_period(
                 now=context.clock.now(),
                 because=because,
                 subject=month.name,
-                sentence=f"Close {month.name} as it was known at {as_of}: this report and its "
-                "journal are kept, and what became known since is posted in the next month.",
+                sentence=f"Close {month.name} as it was known at {as_of}: this report and "
+                "its journal are kept, and what became known later is posted in "
+                "the next month.",
                 given={
                     "as_of": as_of,
                     "margin_days": str(_margin_days(context, request)),
@@ -143,7 +144,7 @@ async def close_period(
 
 
 NOT_ALONE: Final = "the rules in force let nobody close a month alone"
-EXCEPTED: Final = "an exception takes two people"
+EXCEPTED: Final = "an exception needs two people"
 
 
 async def _alone(connection: Connection) -> bool:
@@ -206,8 +207,8 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
         where=proposals.shown_in("periods"),
         particulars={
             "as_of": "Closed as it was known at",
-            "margin_days": "Days after the month's end before which it is not closed",
-            "report": "The report that is closed, without its lists",
+            "margin_days": "Days that must pass after the month's end before it is closed",
+            "report": "The closed report, without its lists",
         },
     )
 
@@ -277,7 +278,7 @@ async def _looked(
 ) -> _Looked:
     month = await month_in_books(context, request.period)
     if (request.as_of or 0) > context.clock.now():
-        raise UsageError("--as-of lies in the future: name a moment up to now")
+        raise UsageError("--as-of is in the future: give a time that has passed")
     unasked = request.unasked or ()
     if request.unasked is None and month.end <= context.clock.now():
         left = (
@@ -450,7 +451,9 @@ async def _write(
         if agreed is None:
             who = await operators.permitted(connection, by=request.by, action="period_closed")
             if not await _alone(connection):
-                raise UsageError(f"{NOT_ALONE}, as of a moment ago: close {month.name} again")
+                raise UsageError(
+                    f"{NOT_ALONE}; they changed a moment ago: close {month.name} again"
+                )
         else:
             who = agreed.who
         if await period_store.all_closings(connection) != made:
@@ -522,7 +525,7 @@ async def reopen_period(
             reopening_kind(context),
             who=await operators.permitted(connection, by=by, action="period_reopened"),
             now=context.clock.now(),
-            because="reopening a closed month takes two people",
+            because="reopening a closed month needs two people",
             subject=month.name,
             sentence=f"Reopen {month.name}, which {closed.by} closed at "
             f"{format_instant(closed.closed_at)}: its report and journal of version "

@@ -96,7 +96,7 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
     try:
         span = Span(since=calendar.day(first.strip())[0], until=calendar.day(last.strip())[1])
     except ValueError:
-        raise UsageError("say the first and the last day, such as 2026-10-01") from None
+        raise UsageError("give the first and the last day, such as 2026-10-01") from None
     if span.since >= span.until:
         raise UsageError("the first day comes after the last")
     if span.until > context.clock.now():
@@ -122,7 +122,7 @@ async def withdraw_coverage(
             )
         if found.who == BY_FILE:
             raise UsageError(
-                f"this coverage comes from a file: take import {found.of_import} back instead"
+                f"this coverage comes from a file: withdraw import {found.of_import} instead"
             )
         await add_coverage(
             connection,

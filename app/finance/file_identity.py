@@ -161,8 +161,8 @@ def check_source(
             f"give --source {' or '.join(theirs)}" if theirs else "connect that provider first"
         )
         raise UsageError(
-            f"the file is no statement of {source}, whose profile is {settings.profile}: it is of "
-            f"{' or '.join(profiles)}; {instead}. {' '.join(known)}".rstrip()
+            f"the file is not a statement of {source}, whose profile is {settings.profile}: it "
+            f"comes from {' or '.join(profiles)}; {instead}. {' '.join(known)}".rstrip()
         )
 
 
@@ -185,7 +185,7 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
                 f"is: connect that provider first. {' '.join(because)}"
             )
         if not possible and sources:
-            because.append("Every source is of another provider than the maker of the file.")
+            because.append("No source belongs to the provider that made the file.")
             return replace(found, sources=sorted(sources), because=because, unsure=True)
     accounts = frozenset() if found.preset is None else found.preset.accounts
     stated = {name: _accounts_of(sources[name]) for name in possible}

@@ -249,8 +249,9 @@ async def take_file(context: AppContext, root: Path, *, folder: str, name: str) 
         except OSError as error:
             return Taken(
                 number=number,
-                problem=f"it was imported as import {number}, and cannot be moved to {DONE} "
-                f"({error.strerror}): let the service write there, or move it",
+                problem=f"it was imported as import {number}, but cannot be moved to "
+                f"{DONE} ({error.strerror}): let the service write there, or move "
+                "it",
             )
         return Taken(number=number)
 
@@ -301,8 +302,8 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
         if kind == "statement" and took and source not in took:
             raise UsageError(
                 f"import {known} already read this file as a statement of "
-                f"{', '.join(sorted(took))}. If the file belongs to {source}, take that import "
-                "back; else remove the file"
+                f"{', '.join(sorted(took))}. If the file belongs to {source}, withdraw that "
+                "import; otherwise remove the file"
             )
         return known
     tried = await imports.import_kind(

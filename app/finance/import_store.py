@@ -36,7 +36,7 @@ class ImportDocument(TypedDict):
     changed: Count
     unchanged: Count
     rejected: Count
-    withdraws: Annotated[Count | None, "The import that it took back."]
+    withdraws: Annotated[Count | None, "The import that this one withdrew."]
     reason: str | None
     sha256: Annotated[str, Keywords(pattern="^[0-9a-f]*$", examples=["5f" * 32])]
 

@@ -304,7 +304,9 @@ async def import_bank(
                 return done
             request = replace(request, accepted={**request.accepted, differs.name: known})
         if request.accept_difference and not request.accepted and not done.refused:
-            raise UsageError("every statement adds up: import it without accepting a difference")
+            raise UsageError(
+                "every statement in the file adds up: leave --accept-balance-difference out"
+            )
         return done
 
 

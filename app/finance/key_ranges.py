@@ -49,12 +49,12 @@ SHARED_S: Final = 5.0
 """Maximum seconds to open the snapshot in all processes. On SQLite nobody can write meanwhile."""
 
 TOO_SLOW: Final = (
-    "a matching process did not answer in time, so nothing of this run is kept: run it again "
-    "when the machine has less to do, or with --jobs 1"
+    "a matching process did not answer in time, so this run was not stored: run it again when "
+    "the machine has less to do, or with --jobs 1"
 )
 
 DIED: Final = (
-    "a matching process ended unexpectedly, so nothing of this run is kept: run it again, with "
+    "a matching process ended unexpectedly, so this run was not stored: run it again, with "
     "--jobs 1 if memory was short"
 )
 

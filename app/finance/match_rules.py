@@ -235,7 +235,7 @@ async def save_rules(
         who = await permitted(connection, by=by, action="rules_saved")
         last = await rules_in_force(connection)
         if last is not None and last.toml == text:
-            raise UsageError(f"these are the rules {last.number}, which are in force")
+            raise UsageError(f"these rules are in force already, as rules {last.number}")
         if last is None or not rules_of(last).limits:
             return await _save(connection, text, who, at=now, reason=reason)
         changes = compare_rules(last.toml, text)
@@ -341,7 +341,9 @@ class RulesPreviewDocument(TypedDict):
     ]
     totals: list[EffectTotalDocument]
     changes: list[ChangeDocument]
-    not_told: Annotated[Count, "Changes beyond the first thousand; the totals count them."]
+    not_told: Annotated[
+        Count, "Number of changes beyond the first thousand; the totals include them."
+    ]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -55,8 +55,8 @@ def shared_payments(staged: Staged) -> dict[str, list[int]]:
 
 
 OF_BOOK: Final = (
-    "Their orders are taken, and not linked to it: correct these references, and import the file "
-    "again."
+    "These orders are imported without the references: correct the references, and import the "
+    "file again."
 )
 OF_STATEMENT: Final = "Compare them with the export."
 
@@ -67,8 +67,9 @@ def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
     then  sentence with the next step, which is appended
     """
     return [
-        f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
-        f"{kind} that a row of another order names, too, and one {kind} pays one order. {then}"
+        f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name "
+        f"a {kind} that a row of another order also names, but one {kind} pays only one order. "
+        f"{then}"
         for kind, rows in shared.items()
     ]
 

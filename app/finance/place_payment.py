@@ -248,15 +248,15 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named
     if asked.replaces is not None and asked.replaces != (payment.last_act or ""):
         raise UsageError(
-            f"{await _last_word(connection, payment)} since you looked, and nothing was done: look "
-            "at it now, and decide again"
+            f"{await _last_word(connection, payment)} since you looked, so nothing was done: look "
+            "at the payment now, and decide again"
         )
     if asked.kind == "withdraw":
         if payment.assigned_to is None and payment.dismissed is None:
             raise UsageError(f"{payment.id} is neither assigned nor dismissed")
     elif asked.replaces is None and (payment.assigned_to or payment.dismissed):
         raise UsageError(
-            f"{await _last_word(connection, payment)}: take that back first, with `tallyhook "
+            f"{await _last_word(connection, payment)}: withdraw that first, with `tallyhook "
             "unallocated withdraw`"
         )
     if asked.kind == "dismiss":
@@ -298,7 +298,7 @@ def _check_dismissal(payment: Unallocated, asked: Placing) -> None:
     if asked.dismiss == "other_business" and not asked.to.strip():
         raise UsageError("name the account for money of other business")
     if asked.dismiss == "to_refund" and asked.to:
-        raise UsageError("name no account: money to be refunded stays a liability")
+        raise UsageError("leave the account out: money to be refunded stays a liability")
     if len(asked.to) > ACCOUNT_MAX or not asked.to.isprintable():
         raise UsageError(f"an account's name has at most {ACCOUNT_MAX} printable characters")
 
@@ -349,12 +349,12 @@ async def _why_not_alone(
     if who.role != "account" and who.role not in MAY[ACTIONS[asked.kind]]:
         return "support proposes this, and finance decides"
     if asked.kind == "dismiss":
-        return "dismissing a payment takes two people"
+        return "dismissing a payment needs two people"
     for order in seen.taken:
         if await times_released(connection, order):
             return (
-                f"order {order}, which it is taken from, was published as fulfillable, so its "
-                "goods may be gone"
+                f"order {order}, which has the payment now, was published as fulfillable, so its "
+                "goods may have been shipped"
             )
     if seen.money is None:
         return "its amount is not clear, and one person may decide only up to a limit"
@@ -432,9 +432,9 @@ def _sentence(seen: _Seen, asked: Placing) -> str:
     if asked.kind == "assign":
         return f"Assign payment {what} to order {asked.order}.{taken}"
     if asked.kind == "withdraw":
-        return f"Withdraw what was decided about payment {what}.{taken}"
+        return f"Withdraw the decision about payment {what}.{taken}"
     if asked.dismiss == "to_refund":
-        return f"Dismiss payment {what}: it is of no order and is to be refunded."
+        return f"Dismiss payment {what}: it belongs to no order and is to be refunded."
     return f"Dismiss payment {what}: it is other business and goes to the account {asked.to}."
 
 
@@ -442,8 +442,8 @@ def _sentence(seen: _Seen, asked: Placing) -> str:
 
 _NAMES: Final[Mapping[ActKind, tuple[str, str]]] = {
     "assign": ("assign_payment", "Assign a payment to an order"),
-    "withdraw": ("withdraw_assignment", "Withdraw what was decided about a payment"),
-    "dismiss": ("dismiss_payment", "Dismiss a payment of no order"),
+    "withdraw": ("withdraw_assignment", "Withdraw a decision about a payment"),
+    "dismiss": ("dismiss_payment", "Dismiss a payment that belongs to no order"),
 }
 
 

@@ -99,7 +99,7 @@ async def reconcile_period(
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")
     if asked.as_of is not None and asked.as_of > at:
-        raise UsageError("--as-of lies in the future; name a moment up to now")
+        raise UsageError("--as-of is in the future: give a time that has passed")
     await must_have_read(context, as_of=asked.as_of)
     given, saved = None if asked.rules is None else read_rules(asked.rules), None
     async with context.database.writing() as connection:
@@ -300,7 +300,7 @@ class _RunHeadDocument(_Span):
     run: Count
     at: InstantText
     as_of: InstantText
-    rules: Annotated[Count | None, "The number of the rules; null for the usual ones."]
+    rules: Annotated[Count | None, "The number of the rules; null for the default rules."]
 
 
 class RunDocument(_RunHeadDocument):

@@ -69,7 +69,7 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
-        raise UsageError("--as-of lies in the future; name a moment up to now")
+        raise UsageError("--as-of is in the future: give a time that has passed")
     if scope.start > scope.as_of:
         raise UsageError("the period had not begun at --as-of: choose a later moment")
     calendar, month = Calendar(zone_named(scope.zone)), scope.start
@@ -173,8 +173,8 @@ async def _reported(
             "breaks without candidates.",
         )
     notes += tuple(
-        f"What came from {format_instant(span.since)} to {format_instant(span.until)} may be lost, "
-        "by an accepted gap: money of that time may be in no figure."
+        f"Data received from {format_instant(span.since)} to {format_instant(span.until)} may be "
+        "lost (an accepted gap): money of that time may be missing from every figure."
         for span in known.coverage.lost
         if span.since < scope.end and scope.start < span.until
     )

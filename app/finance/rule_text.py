@@ -50,7 +50,7 @@ SETTINGS: Final = _settings(
     ('currency = "KES"', "Your own currency, used for zero amounts without a currency."),
     (
         "close_alone = false",
-        "Closing a month takes two people; true unless it is given.",
+        "Closing a month needs two people; true unless it is given.",
     ),
     (
         '[tolerance]\nKES = "1.00"',
@@ -58,17 +58,17 @@ SETTINGS: Final = _settings(
     ),
     (
         '[accept_alone_max]\nKES = "5000.00"',
-        "Above it, accepting a break takes two people. Once a currency has a limit, accepting in a "
-        "currency without one takes two people, and so does every change of the rules.",
+        "Above it, accepting a break needs two people. Once a currency has a limit, accepting in "
+        "a currency without one needs two people, and so does every change of the rules.",
     ),
     (
         '[accept_alone_day]\nKES = "5000.00"',
-        "All that one person accepts, assigns and withdraws alone in a day. Default: "
+        "Limit on all that one person accepts, assigns and withdraws alone in a day. Default: "
         "accept_alone_max.",
     ),
     (
         '[accept_alone_month]\nKES = "25000.00"',
-        "The same in a calendar month. Default: five times the day.",
+        "The same limit for a calendar month. Default: five times the limit of a day.",
     ),
     (
         '[adjustment_limit]\nKES = "10000.00"',

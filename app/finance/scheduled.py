@@ -195,7 +195,7 @@ async def put_off(
         begins = run.waits_since is None and replaced is None
         changed = under_way and await scheduled_store.change_run(connection, waiting, before=run)
         if changed and begins:
-            log.warning("a scheduled run waits", component=run.name, reason=problem)
+            log.warning("a scheduled run was postponed", component=run.name, reason=problem)
     return waiting
 
 

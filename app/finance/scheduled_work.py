@@ -108,7 +108,7 @@ class FolderWay:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
         except OSError as error:
             raise DeliveryFailed(
-                f"the folder TALLYHOOK_REPORTS__FOLDER takes no file ({error.strerror}): check "
+                f"the folder TALLYHOOK_REPORTS__FOLDER accepts no file ({error.strerror}): check "
                 "that it exists, is writable and has room"
             ) from None
 
@@ -178,7 +178,7 @@ class PostWay:
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         for name in files:
             if len(parcel.files[name]) > BYTES_MAX:
-                raise DeliveryFailed(f"{name} has more than 20 MiB, too many to be posted")
+                raise DeliveryFailed(f"{name} is larger than 20 MiB, so it cannot be posted")
             event_id = parcel.id_of(name)
             answer = await post_signed(
                 self.client,
@@ -223,7 +223,7 @@ Ways = Mapping[Way, Delivers]
 # --- the work -------------------------------------------------------------------------------------
 
 
-NOT_READ: Final = "deliveries are accepted and not read yet"
+NOT_READ: Final = "accepted deliveries have not been read yet"
 
 FAULT: Final = "an error in Tallyhook: its log shows where"
 
@@ -370,8 +370,8 @@ async def _checkpoint(
         summary=(
             f"A checkpoint of the log in which everything that Tallyhook keeps is sealed, at "
             f"{counted(head.size, *LEAF)}.",
-            "Keep it where the shop's administrators cannot write: it shows later whether the log "
-            "was written anew (tallyhook evidence verify --checkpoint, log verify --against).",
+            "Keep it where the shop's administrators cannot write: it shows later whether the "
+            "log was rewritten (tallyhook evidence verify --checkpoint, log verify --against).",
         ),
         what="checkpoint",
     )

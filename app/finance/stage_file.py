@@ -87,8 +87,8 @@ class ImportForm:
     def too_many(self, other: int) -> str:
         """Return a sentence on a row that repeats the row `other` too often."""
         if self.at_most == 1:
-            return f"row {other:,} has the same one, and a book may have each only once"
-        return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
+            return f"row {other:,} has the same value, but a book may have each value only once"
+        return f"more than {self.at_most:,} rows have the same value, such as row {other:,}"
 
 
 BOOK: Final = ImportForm(
@@ -384,7 +384,7 @@ class StagedFile:
         done.preset = None if chosen.preset is None else chosen.preset.name
         if self._request.inside is not None:
             inside = printable(self._request.inside.name)
-            done.notes.append(f"Read from {inside}, the table that it contains.")
+            done.notes.append(f"Read from {inside}, the table in this file.")
         done.notes += chosen.notes
         table = self._open()
         done.notes += table.notes

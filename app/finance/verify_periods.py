@@ -171,7 +171,7 @@ async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPer
             if digest.hexdigest() != each.sha256:
                 wrong.append(each.format)
     if wrong:
-        sentence = f"what was kept of {', '.join(wrong)} differs from what was printed at closing"
+        sentence = f"the stored {', '.join(wrong)} differs from what was printed at closing"
         return _verified(closing, "prints", sentence, "")
     kept_forms = ", ".join(each.format for each in closing.prints)
     try:
@@ -180,15 +180,19 @@ async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPer
             for form, made in printed(report_of(dict(closing.report))).items()
         }
     except UNREADABLE:
-        right = "this version would print none of them anew"
-        return _verified(closing, "prints", None, f"{kept_forms} are as at closing; {right}")
+        right = "this version cannot print them again"
+        return _verified(
+            closing, "prints", None, f"{kept_forms} are unchanged since the closing; {right}"
+        )
     other = [
         each.format for each in closing.prints if each.format in now and now[each.format] != each
     ]
     right = ", and this version prints the same"
     if other:
         right = f"; this version would print {', '.join(other)} differently"
-    return _verified(closing, "prints", None, f"{kept_forms} are as at closing{right}")
+    return _verified(
+        closing, "prints", None, f"{kept_forms} are unchanged since the closing{right}"
+    )
 
 
 async def _history(
@@ -203,7 +207,7 @@ async def _history(
         closing,
         "history",
         closings.first_difference(closing.evidence, now),
-        counted(rows, "row of evidence is as it was", "rows of evidence are as they were"),
+        counted(rows, "row of evidence is unchanged", "rows of evidence are unchanged"),
     )
 
 

@@ -76,20 +76,20 @@ class Foreseen:
         group = GROUPS[self.withdrawn.kind]
         if self.closed:
             found.append(
-                f"{counted(self.closed, 'line is', 'lines are')} of closed months: those stay as "
-                "they were closed, and the report of the first open month states what changes as "
-                "adjustments."
+                f"{counted(self.closed, 'line is', 'lines are')} in closed months: these months "
+                "stay unchanged, and the first open month reports the changes as adjustments."
             )
         if self.unchanged:
             numbers = ", ".join(map(str, self.unchanged))
             found.append(
-                f"Later imports ({numbers}) skipped unchanged rows, maybe these: import their "
-                f"files again (`tallyhook {group} imports` names them)."
+                f"Later imports ({numbers}) skipped unchanged rows, perhaps some of these: import "
+                f"their files again (`tallyhook {group} imports` names them)."
             )
         if self.named:
             orders = counted(self.named, "order")
             found.append(
-                f"Payments that it linked to {orders} stay linked: events already follow them."
+                f"Payments that this import linked to {orders} stay linked, because events "
+                "already depend on the link."
             )
         return tuple(found)
 
@@ -155,10 +155,10 @@ async def withdraw_import(
         found = await _withdrawable(connection, number, kind=kind)
         foreseen = await _foreseen(connection, found)
         if seen_as not in ("", foreseen.mark):
-            raise UsageError("what stands by this import has changed since you saw it: look again")
+            raise UsageError("the lines of this import have changed since you looked: look again")
         if foreseen.because is None:
             return await _take_back(context, connection, foreseen, who, reason=reason)
-        what = f"Take back import {number} of {kind} lines ({found.file}): "
+        what = f"Withdraw import {number} of {kind} lines ({found.file}): "
         money = f"{counted(foreseen.lines, 'line')}, {foreseen.moneys}."
         return await propose(
             connection,
@@ -189,16 +189,16 @@ async def _withdrawable(
         )
     if found.withdraws is not None:
         raise UsageError(
-            f"import {number} is the withdrawal of import {found.withdraws}: to have its lines "
-            "again, import the file again"
+            f"import {number} is the withdrawal of import {found.withdraws}: to restore its "
+            "lines, import the file again"
         )
     by = await import_store.withdrawal_of(connection, number)
     if by is not None:
-        raise UsageError(f"import {number} was taken back already, by {by.who}: {by.reason}")
+        raise UsageError(f"import {number} was withdrawn already, by {by.who}: {by.reason}")
     if await import_store.under_way(connection) is not None:
         raise UsageError(
-            "an import is under way: take this one back when it is done; one that was killed is "
-            "cleared away by the next import"
+            "an import is running: withdraw this one when it has finished. If an import was "
+            "killed, the next import removes what it left"
         )
     return found
 
@@ -288,7 +288,7 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
 
     return ProposalKind(
         name="withdraw_import",
-        title="Take an import back",
+        title="Withdraw an import",
         action="records_withdrawn",
         subject_state=_state,
         perform=perform,

@@ -56,13 +56,13 @@ def silence(arrivals: Arrivals) -> Alarm | None:
     if waits and len(arrivals.sessions) >= SESSIONS:
         return Alarm(
             reason="sessions_without_events",
-            sentence=f"Sessions were opened and no verified event has come {since}: {_DO}.",
+            sentence=f"Sessions were opened, but no verified event has come {since}: {_DO}.",
         )
     if arrivals.last is not None and usual_of(arrivals.usual) >= EXPECTED:
         return Alarm(
             reason="usual_events_missing",
-            sentence=f"No verified event has come {since}, where {EXPECTED} or more are usual: "
-            f"{_DO}.",
+            sentence=f"No verified event has come {since}, although {EXPECTED} or more "
+            f"are usual: {_DO}.",
         )
     return None
 

@@ -368,7 +368,9 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
     """
     what = "prices"
     if not required:
-        sentence = "An order without a price of the shop's counts as paid at the event's price."
+        sentence = (
+            "An order whose price the shop has not stated counts as paid at the event's price."
+        )
         do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and state each order's price"
         return weak(what, sentence, do) if live else ok(what, sentence)
     begun = "the first start" if since is None else format_instant(since)

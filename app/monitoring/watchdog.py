@@ -190,7 +190,7 @@ async def _of_sources(watched: Watched, state: SourceWord, *, reason: str) -> Al
 
 
 @_watch(
-    "1 while a payment of no order has waited TALLYHOOK_UNALLOCATED_ALARM_S for a decision.",
+    "1 while a payment without an order has waited TALLYHOOK_UNALLOCATED_ALARM_S for a decision.",
     dated=True,
 )
 async def _unallocated(watched: Watched) -> Alarm | None:
@@ -199,10 +199,11 @@ async def _unallocated(watched: Watched) -> Alarm | None:
         count = counted(len(found.back_of_unknown), "payment")
         return Alarm(
             reason="money_back_of_unknown_shop",
-            sentence=f"Money of {count} went back, and it is unknown whether this shop's "
-            f"({', '.join(found.back_of_unknown[:NAMED])}): look each up at the provider, then "
-            "assign it to its order, or dismiss it as other business (`tallyhook unallocated "
-            "list`, or the page Unallocated payments).",
+            sentence=f"Money of {count} went back, and it is unknown whether that money "
+            f"was this shop's ({', '.join(found.back_of_unknown[:NAMED])}): look "
+            "each up at the provider, then assign it to its order, or dismiss "
+            "it as other business (`tallyhook unallocated list`, or the page "
+            "Unallocated payments).",
         )
     patience = watched.context.settings.unallocated_alarm_s * instants.SECOND
     if found.oldest_at is None or watched.is_patient(found.oldest_at, patience):
@@ -307,10 +308,11 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     orders = counted(count, "order has", "orders have")
     return Alarm(
         reason="money_events_unread",
-        sentence=f"{orders} an event of a kind that speaks of money going back and that the "
-        "source's profile does not know; the money that it may take back must not be fulfilled. "
-        f"`tallyhook orders list --finding {UNREAD_MONEY}` shows them: map the kind in the "
-        'profile\'s [claims] to its meaning or "ignored", then run `tallyhook reindex`.',
+        sentence=f"{orders} an event whose kind the source's profile does not know, and "
+        "whose name speaks of money going back: do not fulfill what that money "
+        f"paid for. `tallyhook orders list --finding {UNREAD_MONEY}` shows them: "
+        'map the kind in the profile\'s [claims] to its meaning or "ignored", '
+        "then run `tallyhook reindex`.",
     )
 
 
@@ -553,7 +555,7 @@ class Watchdog:
             self.findings = await counter_store.finding_counts(connection, WATCHED)
         for code, count in self.findings.items():
             if count > known[code]:
-                log.warning("orders to look at", finding=code, count=count)
+                log.warning("findings need attention", finding=code, count=count)
         self.sources = await explained_states(self._watched.context)
         self.unallocated = await unallocated_totals(self._watched.context)
         ends = list[Instant]()

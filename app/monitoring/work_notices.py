@@ -155,7 +155,7 @@ async def choose_notices(
             raise UsageError("you may choose only for yourself; an admin may choose for others")
         known = {each.name for each in await operators(connection) if each.disabled_at is None}
         if operator not in known:
-            raise NotFoundError(f"there is no operator in force named {operator}")
+            raise NotFoundError(f"there is no active operator named {operator}")
         now = context.clock.now()
         if pace == "off":
             await store.delete_choice(connection, operator)

@@ -251,9 +251,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
         return Alarm(
             reason="dated_later_than_now",
             sentence=f"The newest stored date is {format_instant(newest)}, "
-            f"{format_duration(newest - now)} later than this machine's clock: set the clock by "
-            "NTP. If it is right, it was ahead before, and a running service corrects the dates "
-            "once providers' dates or a clock set back prove that.",
+            f"{format_duration(newest - now)} later than this machine's clock: "
+            "set the clock by NTP. If the clock is right now, it was ahead "
+            "before: a running service corrects the dates once the providers' "
+            "dates, or the clock being set back, prove that.",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None

@@ -191,7 +191,7 @@ PURPOSES: Final[Mapping[str, str]] = {
 }
 """Purposes of seeing numbers. The list is closed, so that the trail can be counted by purpose."""
 
-NOT_ALONE: Final = "seeing the numbers of several customers takes two operators"
+NOT_ALONE: Final = "seeing the numbers of several customers needs two operators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,4 +383,4 @@ async def _why_none(connection: Connection, history: History) -> str:
     pruned = await run(connection, pruned_among, deliveries)
     if pruned is not None:
         return f"Deleted by age, at {format_instant(pruned.last_at)} at the latest."
-    return "No number came with it."
+    return "No phone number came with this order."

@@ -90,7 +90,9 @@ class FoldingProcess(PeriodicTask):
         failed    called with the reason when the database's disk has failed
         settings  the settings for the child
         """
-        super().__init__(self._look, component="the second process", rest=lambda done: self._rest_s)
+        super().__init__(
+            self._look, component="the second folding process", rest=lambda done: self._rest_s
+        )
         self._waiting = waiting
         self._leave = leave
         self._failed = failed
@@ -129,7 +131,7 @@ class FoldingProcess(PeriodicTask):
         try:
             code = await self._live()
         except OSError as error:  # no memory or descriptors: try again soon
-            log.error("the second process that folds cannot be started", exc_info=error)
+            log.error("the second folding process cannot be started", exc_info=error)
         self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, MOST_S)
         refused = code == ConfigurationError.exit_code
         self._rest_s = REFUSED_S if refused else self._pause_s
@@ -147,11 +149,11 @@ class FoldingProcess(PeriodicTask):
             self._loading = None
             writer.close()
             self._leave(False)
-        code = await end_of(process, within_s=ENDING_S, component="the second process")
+        code = await end_of(process, within_s=ENDING_S, component="the second folding process")
         note = log.info if code == 0 or self.stopping else log.error
         why = None if code == 0 else why_ended(code)
         lasted = round(monotonic() - began)
-        note("the second process has ended", exit_code=code, problem=why, seconds=lasted)
+        note("the second folding process has ended", exit_code=code, problem=why, seconds=lasted)
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
@@ -176,7 +178,7 @@ class FoldingProcess(PeriodicTask):
                 async with asyncio.timeout(SILENT_S):
                     received = await bytes_of(reader)
             except TimeoutError:
-                log.error("the second process has made no progress for a long time")
+                log.error("the second folding process has made no progress for a long time")
                 return
             if not received:
                 return

@@ -205,9 +205,11 @@ async def _settle(
         order, problem = one.sent.published.order, str(one.problem)
         if times := notifier.failed.times(f"{one.given_up} {problem}"):
             if one.given_up:
-                log.error("notification given up", order=order, reason=problem, count=times)
+                log.error("a notification was given up", order=order, reason=problem, count=times)
             else:
-                log.warning("notification not delivered", order=order, reason=problem, count=times)
+                log.warning(
+                    "a notification was not delivered", order=order, reason=problem, count=times
+                )
     delivered = [one.sent for one in results if one.delivered]
     if not delivered:
         return

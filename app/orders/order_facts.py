@@ -111,9 +111,9 @@ class ReferenceTaken(UsageError):
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
-            f"{reference.name[:1].upper()}{reference.name[1:]} belongs to order {order}, and one "
-            "payment pays one order; nothing was stored. Name it for the order that it was "
-            "started for."
+            f"{reference.name[:1].upper()}{reference.name[1:]} belongs to order {order}, but one "
+            "payment pays only one order; nothing was stored. State this reference for the order "
+            "that its payment was started for."
         )
         self.reference = reference
         self.order = order

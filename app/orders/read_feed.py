@@ -89,8 +89,8 @@ class OutcomePageDocument(TypedDict):
     cursor: Annotated[Count, "Send it as `after` to get the next page."]
     superseded: Annotated[
         NotRequired[list[Count]],
-        "The ids of changes here whose order has a newer outcome in the feed: ship nothing "
-        "because of them. Missing if there are none.",
+        "The ids of changes on this page whose order has a newer outcome in the feed: do not "
+        "ship because of these changes. Missing if there are none.",
     ]
     alarms: Annotated[
         NotRequired[list[str]],

@@ -66,7 +66,9 @@ def read_bytes_again(
         other = f"it is from {reading.environment}, but this database is for {environment}"
         return index_store.Reread(delivery=delivery, problem=other)
     if reading.foreign:
-        return index_store.Reread(delivery=delivery, problem="its account is not its source's")
+        return index_store.Reread(
+            delivery=delivery, problem="the event names another account than its source's"
+        )
     if delivery.whole is None and reading.raws:
         problem = "it was stored as one event, but the profile now finds several in its body"
         return index_store.Reread(delivery=delivery, problem=problem)

@@ -79,7 +79,7 @@ class FoldWorker:
                 except StoreUnavailable as error:
                     # A full disk or a busy database: marks stay, and deliveries are still accepted.
                     if times := self._unfolded.times(error.reason):
-                        log.warning("orders not folded", reason=error.reason, count=times)
+                        log.warning("orders cannot be folded now", reason=error.reason, count=times)
                     await asyncio.sleep(TRY_AGAIN_S)
                 self._signals.folded.set()
         finally:

@@ -242,7 +242,9 @@ class Followed:
             ("operators", self.gone.operators if self.gone else ()),
         ):
             if names:
-                lines.append(f"These {kind} are not in it and no longer work: {', '.join(names)}.")
+                lines.append(
+                    f"These {kind} are not in the backup and no longer work: {', '.join(names)}."
+                )
         return lines
 
 

@@ -177,7 +177,7 @@ UNFINISHED: Final = (
     "not. If nobody is completing it now, the machine's owner does it by: {}"
 )
 
-NOT_ALONE: Final = "an erasure cannot be undone, and takes two operators"
+NOT_ALONE: Final = "an erasure cannot be undone, and needs two operators"
 
 
 async def propose_erasure(

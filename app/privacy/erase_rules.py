@@ -48,13 +48,15 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "accounts": "books must be kept by law: TALLYHOOK_RETENTION_ACCOUNTS_DAYS keeps this until {}",
     "disputable": "its payment can be disputed: TALLYHOOK_RETENTION_DISPUTES_DAYS keeps this "
     "until {}",
-    "unallocated": "it paid, but its money is on no order: assign or dismiss the payment "
-    "(`tallyhook unallocated list`); TALLYHOOK_RETENTION_UNALLOCATED_DAYS keeps this until {}",
+    "unallocated": (
+        "its payment has no order: assign or dismiss the payment (`tallyhook unallocated "
+        "list`); TALLYHOOK_RETENTION_UNALLOCATED_DAYS keeps this until {}"
+    ),
     "not_over": "its payment is not over ({})",
     "revocable": "the customer can revoke its payment until {}",
     "disputed": "its payment is disputed; wait for the provider's decision",
     "to_settle": "a person must settle it first ({}): {}",
-    "shared": "it shares events with another order: a person must say whose they are",
+    "shared": "it shares events with another order: a person must say which order they belong to",
     "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
     "refused": "it was refused but may be about a payment: correct the secret or the profile, run "
     "`tallyhook deliveries reverify` and try again; otherwise it can be deleted {}",

@@ -51,7 +51,7 @@ OPEN_FOR: Final[Duration] = DAY
 
 NAME: Final = "export"
 
-NOT_ALONE: Final = "a copy of all data about a person takes two operators"
+NOT_ALONE: Final = "a copy of all data about a person needs two operators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +326,9 @@ def _retention(context: AppContext) -> Mapping[str, str]:
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),
                "rejections": ("rejections",), "book_phones": ("book_lines",)}  # fmt: skip
     return {
-        table: f"{counted(span, 'day')} after the last news of it, or until you ask for erasure"
+        table: (
+            f"{counted(span, 'day')} after the last evidence about it, or until you ask for erasure"
+        )
         for name, span in days.items()
         if span is not None
         for table in classes.get(name, ())

@@ -72,7 +72,7 @@ class PendingErasures:
         except StoreUnavailable:
             raise
         except (ConfigurationError, UnreachableError) as error:  # an alarm reports pending lines
-            log.error("pending erasures wait", problem=str(error))
+            log.error("erasures that are due cannot be carried out now", problem=str(error))
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
@@ -131,7 +131,7 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
     except (ConfigurationError, UnreachableError):
         raise
     except Exception as error:
-        log.error("a restriction cannot be judged", kind=row.kind, exc_info=error)
+        log.error("the end of a restriction could not be judged", kind=row.kind, exc_info=error)
         async with context.database.writing() as connection:
             await run(connection, _note, row, row._replace(look_at=Instant(now + LOOK_AGAIN)))
 

@@ -535,7 +535,7 @@ class Pruner(PeriodicTask):
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:
-            log.warning("nothing pruned", error_class=type(error).__name__)
+            log.warning("nothing could be pruned", error_class=type(error).__name__)
         except Exception as error:
             log.error("pruning failed", exc_info=error)
         return 0

@@ -580,8 +580,8 @@ async def erase_in_copy(
 
 
 _OR_WITHOUT: Final = (
-    "with --without-erasures and --reason the copy in the backup, which knows of no later ones, is "
-    "used in its place"
+    "with --without-erasures and --reason the copy in the backup is used instead; it has no "
+    "later erasures"
 )
 
 

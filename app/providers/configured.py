@@ -198,7 +198,12 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
             f" {profile.name} names it, or other merchants' events would count"
         ]
     if given.account and not (where or answer):
-        return [f"{variable}: means nothing; the events of profile {profile.name} name no account"]
+        return [
+            (
+                f"{variable}: has no effect, because the events of profile {profile.name} name no "
+                "account; remove it"
+            )
+        ]
     return []
 
 
@@ -229,8 +234,9 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
     if given.shared != "yes" or separates_shops(given):
         return []
     return [
-        f"TALLYHOOK_SOURCES__{name.upper()}__SHARED: another shop uses the account, so its payments"
-        f" would count as yours; set {ways_to_tell_apart(profile)}, in this order of preference"
+        f"TALLYHOOK_SOURCES__{name.upper()}__SHARED: another shop uses the account, so its "
+        f"payments would count as yours; set {ways_to_tell_apart(profile)} (the first ones are "
+        "better)"
     ]
 
 
@@ -241,7 +247,12 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
     if not given.captures:
         return []
     if profile.particulars.capturing is None:
-        return [f"{variable}: means nothing; profile {profile.name} captures by no method"]
+        return [
+            (
+                f"{variable}: has no effect, because profile {profile.name} captures by no "
+                "method; remove it"
+            )
+        ]
     if all(":" in each and each.isascii() for each in webhook_credentials(given) or [""]):
         return []
     return [
@@ -268,8 +279,8 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
             )
         elif profile.unconfirmed and profile.fetch_back is None:
             problems.append(
-                f"{variable}: means nothing; no event of profile {profile.name} counts by itself,"
-                " and its provider is not asked"
+                f"{variable}: has no effect, because no event of profile {profile.name} counts by "
+                "itself, and its provider is not asked; remove it"
             )
         elif profile.unconfirmed and not location.startswith(("json:", "root:")):
             problems.append(

@@ -171,7 +171,7 @@ def diagnose(
         break  # genuine as configured now: the other trials would only repeat that
     if not found and account.profile.request.body == "json" and _is_form(request):
         sentence = (
-            f"It came as a form, and profile {account.profile.name} reads JSON: have the provider "
+            f"It came as a form, but profile {account.profile.name} reads JSON: have the provider "
             "send JSON (at Adyen it is the webhook's method)."
         )
         found.append(Diagnosis(mistake="form_encoded", sentence=sentence))
@@ -285,7 +285,7 @@ def _units(account: Account, request: Incoming) -> Iterator[_Trial]:
             changed = replace(account.profile, timestamp=replace(rule, unit=unit))
             yield _Trial(
                 "timestamp_unit",
-                f"The timestamp counts {unit}, and the profile reads {rule.unit}: change "
+                f"The timestamp counts {unit}, but the profile reads {rule.unit}: change "
                 "timestamp.unit.",
                 replace(account, profile=changed),
                 request,

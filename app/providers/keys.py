@@ -125,7 +125,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
         return scheme.make(value)
     least = profile.secret.least_bytes if strict else 1
     if len(value) < least:
-        raise ValueError(f"is too short: {least} bytes at least, it has {len(value)}")
+        raise ValueError(f"is too short: it has {len(value)} of at least {least} bytes")
     return scheme.make(value)
 
 

@@ -236,7 +236,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
         if fault := _reference_fault(text, credentials=True):
             yield TomlMistake(f"fetch_back.{key}", fault)
     if rule["body"] is not None and rule["method"] != "POST":
-        yield TomlMistake("fetch_back.body", "means nothing with method GET")
+        yield TomlMistake("fetch_back.body", "has no effect with method GET")
     if not _AUTH.fullmatch(rule["auth"]):
         yield TomlMistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
     # The request for an access token may contain the credentials in its body.
@@ -330,7 +330,7 @@ def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield TomlMistake(
-            "setup.secret", "means nothing with signature.mac none, which has no secret"
+            "setup.secret", "has no effect with signature.mac none, which has no secret"
         )
     known = questions.credentials_named(rule) if rule is not None else set()
     for name, _ in setup["credentials"]:
@@ -388,7 +388,7 @@ def _scheme_has_its_keys(values: Values) -> Iterable[TomlMistake]:
     if scheme.covers and signature["signed"] is None:
         yield TomlMistake("signature.signed", f"is missing; mac {mac} needs it")
     if not scheme.covers and signature["signed"] is not None:
-        yield TomlMistake("signature.signed", f"means nothing with mac {mac}, which signs nothing")
+        yield TomlMistake("signature.signed", f"has no effect with mac {mac}, which signs nothing")
 
 
 def _unsigned_has_no_keys(values: Values) -> Iterable[TomlMistake]:
@@ -397,9 +397,9 @@ def _unsigned_has_no_keys(values: Values) -> Iterable[TomlMistake]:
         return
     for key in ("where", "signed", "label", "prefix", "separator"):
         if signature[key] is not None:
-            yield TomlMistake(f"signature.{key}", f"means nothing with mac {signature['mac']}")
+            yield TomlMistake(f"signature.{key}", f"has no effect with mac {signature['mac']}")
     if values["timestamp"] is not None:
-        yield TomlMistake("timestamp", f"means nothing with mac {signature['mac']}")
+        yield TomlMistake("timestamp", f"has no effect with mac {signature['mac']}")
 
 
 def _key_says_whose_it_is(values: Values) -> Iterable[TomlMistake]:
@@ -425,7 +425,7 @@ def _key_says_whose_it_is(values: Values) -> Iterable[TomlMistake]:
 def _account_is_signed(values: Values) -> Iterable[TomlMistake]:
     where = values["account"]["where"]
     if values["account"]["connected"] and not where:
-        yield TomlMistake("account.connected", "means nothing without account.where")
+        yield TomlMistake("account.connected", "has no effect without account.where")
     if values["confirm"]:
         return  # unsigned members then decide nothing
     if not all(map(_coverage(values).covers, where)):
@@ -448,7 +448,7 @@ def _format_has_its_words(values: Values) -> Iterable[TomlMistake]:
         if needed and signature[key] is None:
             yield TomlMistake(f"signature.{key}", f"is missing; format {name} needs it")
         if not needed and signature[key] is not None and signature["mac"] in schemes.SCHEMES:
-            yield TomlMistake(f"signature.{key}", f"means nothing with format {name}")
+            yield TomlMistake(f"signature.{key}", f"has no effect with format {name}")
 
 
 def _second_scheme_has_a_label(values: Values) -> Iterable[TomlMistake]:
@@ -471,7 +471,7 @@ def _items_carry_signatures(values: Values) -> Iterable[TomlMistake]:
     if not signature["per_item"]:
         return
     if items is None:
-        yield TomlMistake("signature.per_item", "means nothing without event.items")
+        yield TomlMistake("signature.per_item", "has no effect without event.items")
     if not str(signature["where"]).startswith("json:"):
         yield TomlMistake("signature.where", "must be json:PATH within an item with per_item")
 
@@ -520,18 +520,18 @@ def _amounts_have_currencies(values: Values) -> Iterable[TomlMistake]:
         if amounts[key] and not any(amounts[each] for each in (*currencies, "order_currency")):
             yield TomlMistake(f"amounts.{currencies[0]}", f"is missing; amounts.{key} needs it")
     if amounts["decimals"] and amounts["unit"] == "major":
-        yield TomlMistake("amounts.decimals", "means nothing with unit major")
+        yield TomlMistake("amounts.decimals", "has no effect with unit major")
 
 
 def _nothing_moves_money(values: Values) -> Iterable[TomlMistake]:
     if not values["verifies_only"]:
         return
     if values["confirm"]:
-        yield TomlMistake("confirm", "means nothing with verifies_only")
+        yield TomlMistake("confirm", "has no effect with verifies_only")
     if values["claims"]:
-        yield TomlMistake("claims", "means nothing with verifies_only")
+        yield TomlMistake("claims", "has no effect with verifies_only")
     if _priced(values):
-        yield TomlMistake("amounts", "means nothing with verifies_only")
+        yield TomlMistake("amounts", "has no effect with verifies_only")
 
 
 def _environments_differ(values: Values) -> Iterable[TomlMistake]:

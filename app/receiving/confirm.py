@@ -103,7 +103,11 @@ async def _keep_bounded(context: AppContext, source: str) -> None:
 async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -> None:
     asked = await confirmer.askers[due.event.source].ask(due.event)
     if asked is None:
-        await _give_up(confirmer.context, due, "the event names nothing that could be asked about")
+        await _give_up(
+            confirmer.context,
+            due,
+            "the event lacks a payment or session to ask the provider about",
+        )
         return
     event, context = await _store(confirmer, due, asked), confirmer.context
     source = confirmer.sources.get(due.event.source)
@@ -155,7 +159,7 @@ async def _store(
         name, reason = due.event.source, asked.answer.problem or f"status_{status}"
         if times := confirmer.unanswered.times(f"{name} {reason}"):
             log.warning(
-                "provider gave no answer",
+                "the provider gave no answer",
                 source=name,
                 event_id=due.event.event_id,
                 reason=reason,
@@ -263,8 +267,9 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log the reason once. The order's ledger stays pending."""
-    log.error("event not confirmed", event_id=due.event.event_id, reason=why)
+    """Stop asking about an event, and log the reason once. The order's ledger stays pending and
+    names the reason."""
+    log.error("an event was not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)
 

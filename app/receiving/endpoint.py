@@ -153,7 +153,7 @@ class Webhooks:
         decided = self.receiver.rejection_rate.decide(address)
         code, _ = _DETAILS[429 if decided == "too_many" else status]
         if decided == "kept":
-            log.info("delivery refused by its headers", status=status, reason=code)
+            log.info("a delivery was refused because of its headers", status=status, reason=code)
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, declared: int, receive: Receive) -> bytes | None:

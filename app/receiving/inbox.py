@@ -257,9 +257,12 @@ class Inbox(inbox_store.InboxRows):
             what = (
                 f"continue with `tallyhook db restored {ACCEPT}`"
                 if self.database.shared
-                else "its write-ahead log (-wal) was removed, cut off or replaced, or an older "
-                "file was put in its place: restore a newer backup, or continue with `tallyhook "
-                f"serve {ACCEPT}` (or `db restored` for a copy that was put there by hand)"
+                else (
+                    "its write-ahead log (-wal) was removed, cut off or replaced, or an "
+                    "older file was put in its place: restore a newer backup, or continue "
+                    f"with `tallyhook serve {ACCEPT}` (or `tallyhook db restored` for a copy "
+                    "that you put there by hand)"
+                )
             )
             raise ConfigurationError([f"TALLYHOOK_DATABASE_URL: {found.sentence()}; {what}"])
 

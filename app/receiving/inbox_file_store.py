@@ -181,7 +181,7 @@ class InboxFile:
         self._log.close()
         self._noted = self._has_tables = False
         if (kept := move_aside(self.path)) is not None:
-            log.warning("the rest of the inbox is kept", database=str(kept))
+            log.warning("the file of the lost inbox was moved aside", database=str(kept))
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
@@ -255,7 +255,7 @@ def mend_emptied(path: Path) -> None:
             engine.dispose()
             path.touch(0o600)
             path.write_bytes(new.read_bytes())
-        log.warning("a lost inbox is being read from its log", database=str(path))
+        log.warning("a lost inbox is recovered from its write-ahead log", database=str(path))
 
 
 def path_of(database: Path) -> Path:

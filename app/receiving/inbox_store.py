@@ -411,7 +411,7 @@ def gap_of_inbox(
         since=since,
         until=now,
         deliveries=None,
-        detail="the inbox file is missing or another one, so its unread deliveries are missing",
+        detail="the inbox file is missing or was replaced, so its unread deliveries are missing",
     )
     return until_now(connection, found, now=now)
 

@@ -195,7 +195,9 @@ class InboxWriter:
             except StoreUnavailable as error:  # read rows stay a little longer
                 if times := failing.times(error.reason):
                     log.warning(
-                        "read deliveries stay in the inbox", reason=error.reason, count=times
+                        "read deliveries cannot be deleted from the inbox yet",
+                        reason=error.reason,
+                        count=times,
                     )
             self.on_look()
             try:

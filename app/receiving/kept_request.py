@@ -113,7 +113,7 @@ def _why_not(delivery_id: str, repeat: bool, pruned: bool) -> str:
         return f"the body of {delivery_id} was deleted (pruned or erased)"
     if repeat:
         return (
-            f"{delivery_id} repeats another delivery, which has the body: `deliveries list` shows "
-            "the first delivery with its event"
+            f"{delivery_id} is a redelivery, and the first delivery of its event stores the body: "
+            "find that one with `tallyhook deliveries list`"
         )
     return f"the body of {delivery_id} was not stored completely, so it cannot be sent again"

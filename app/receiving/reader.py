@@ -209,7 +209,7 @@ class Reader:
         if starts > 1:  # the previous reader ended without appending anything
             rows = await self._inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
             if rows and not await self._database.on_snapshot(claim_store.heads_of_suspects):
-                log.warning("a reader has ended under these rows", count=len(rows))
+                log.warning("a reader ended while it was appending these rows", count=len(rows))
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
@@ -296,7 +296,7 @@ async def read_some(
         await writer.commit(inbox_store.suspect, rows)
         return len(rows)
     if any(row.tries >= claim_store.MOST_CLAIMS for row in rows):
-        log.warning("a reader has ended under these rows", count=len(rows))
+        log.warning("a reader ended while it was appending these rows", count=len(rows))
         await writer.commit(inbox_store.suspect, rows)
         return len(rows)
     try:

@@ -261,7 +261,9 @@ def _log_not_kept(
 ) -> None:
     kind = type(error).__name__
     if times := receiver.not_kept.times(kind):
-        log.warning("rejection not kept", delivery=delivery_id, error_class=kind, count=times)
+        log.warning(
+            "a rejection was not stored", delivery=delivery_id, error_class=kind, count=times
+        )
 
 
 async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
@@ -270,7 +272,7 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
     if not count:
         return
     if receiver.not_kept.times(f"source {source}"):
-        log.warning("unsigned requests not kept", source=source)
+        log.warning("unsigned requests were not stored", source=source)
     dropped = Rejection(
         delivery_id=delivery_id,
         received_at=receiver.clock.now(),

@@ -40,7 +40,7 @@ _UNREAD: Final = Reason("a message that may be about a payment must be read firs
 REASONS: Final[Mapping[str, Reason]] = {
     "accounts": Reason("books must be kept", "accounts"),
     "disputable": Reason("its payment can be disputed", "claims"),
-    "unallocated": Reason("it paid, but its money is on no order", "claims"),
+    "unallocated": Reason("its payment has no order", "claims"),
     "not_over": Reason("its payment is not over", "claims"),
     "revocable": Reason("the customer can revoke its payment", "claims"),
     "disputed": Reason("its payment is disputed", "claims"),

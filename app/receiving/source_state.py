@@ -209,9 +209,9 @@ def _judged(
         return (
             "not_ours",
             payments[-1].received_at,
-            "Its deliveries are accepted, but of its last "
-            f"{counted(len(payments), 'event', 'events')} of payments none is this shop's, "
-            f"and {len(others)} state another shop or seller, or none.",
+            "Its deliveries are accepted, but none of its last "
+            f"{counted(len(payments), 'event', 'events')} of payments is this shop's: "
+            f"{len(others)} state another shop or seller, or none.",
             "compare ACCOUNT and ONLY of the source with what the events state, correct them, and "
             "run `tallyhook reindex` while the service is stopped",
         )

@@ -29,7 +29,7 @@ from reconcile.ledger.vocabulary import FINDINGS, MANY, REASONS, FindingCode
 from reconcile.money import Money
 
 NEXT: Final[dict[Outcome, str]] = {
-    "unresolved": "This has to be settled with the payment service before the order goes on.",
+    "unresolved": "The order waits until this is settled with the payment service.",
     "failed": "As far as we have been told, no money was taken.",
     "canceled": "As far as we have been told, no money was taken.",
     "expired": "As far as we have been told, no money was taken.",
@@ -58,7 +58,7 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "canceled": "Do not ship: it is not paid.",
     "expired": "Do not ship: it is not paid.",
     "timed_out": "Do not ship: no final word of the payment has come.",
-    "not_attempted": "Do not ship: no payment of it is known.",
+    "not_attempted": "Do not ship: no payment for it is known.",
 }
 """Next step for an order that is not shipped, canceled or withheld."""
 
@@ -135,14 +135,13 @@ LOST: Final = (
 """Sentence for a customer where an accepted gap overlaps the order's time."""
 
 UNALLOCATED: Final = (
-    "A payment of {money} came that is on no order, and may be for this one: it is being "
-    "looked into."
+    "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
 """Sentence for a customer about an unallocated payment that may be for this order.
 Such a payment names the order, or has the amount due and the customer's number."""
 
 NOT_SURELY_FOR_IT: Final = (
-    "Money came with the number of this order, and it is being checked that it is meant for it."
+    "Money came with the number of this order. We are checking whether it is meant for this order."
 )
 """Sentence for a customer where the payment may belong to another shop."""
 
@@ -150,9 +149,9 @@ FORGOTTEN: Final = "It is not known at present whether the shop has shipped the 
 """Sentence for a customer where a restore or an accepted gap lost what the shop stated."""
 
 STATE_AGAIN: Final = (
-    "Tallyhook has lost what the shop stated for a time, by a restore or an accepted gap, and "
-    "does not know whether this order was shipped: check the shop's own books, and state "
-    "`fulfilled_at`, or null, before anything is shipped."
+    "A restore or an accepted gap lost statements of the shop, so Tallyhook does not know "
+    "whether this order was shipped: check the shop's own books, and state `fulfilled_at`, or "
+    "null, before anything is shipped."
 )
 """Instruction for staff where a restore or an accepted gap lost the shop's statements."""
 
@@ -269,9 +268,9 @@ def _unheard_by_staff(ledger: Ledger, unheard: Unheard) -> list[str]:
             f"`tallyhook deliveries show {first.delivery}` says before anything else is done."
         )
     found += [
-        f"The payment {each.id} of {each.amount} is on no order and may be for this one, by the "
-        "order that it names or by its payer's number: see `tallyhook unallocated show "
-        f"{each.id}`, and assign it if it is for this order."
+        f"The payment {each.id} of {each.amount} belongs to no order and may be for this one, "
+        "judging by the order that it names or its payer's number: see `tallyhook unallocated "
+        f"show {each.id}`, and assign it if it is for this order."
         for each in unheard.payments
     ]
     for each in unheard.refusing:
@@ -536,7 +535,7 @@ def plain_finding(finding: Finding) -> str:
         return UNREAD
     template = FINDINGS[finding.code].plain
     if finding.code == "fulfilled_but_not_paid" and _gone(finding):
-        template = "The order was shipped on {fulfilled_at}, and no money of it is left."
+        template = "The order was shipped on {fulfilled_at}, but no money of it is left."
     return _with_more(_filled(template, finding), finding)
 
 
@@ -551,7 +550,7 @@ def _staff_words(finding: Finding) -> str:
     template = FINDINGS[finding.code].staff
     if finding.code == "fulfilled_but_not_paid" and _gone(finding):
         template = (
-            "The order was shipped on {fulfilled_at}, and its money has gone back: ask the "
+            "The order was shipped on {fulfilled_at}, but its money has gone back: ask the "
             "customer for the money, or for the goods."
         )
     return _filled(template, finding)
@@ -588,7 +587,7 @@ def _after_deadline(finding: Finding) -> str:
         return FINDINGS[finding.code].plain.format_map(words)
     if isinstance(deadline, int) and known >= deadline:
         return (
-            "The payment was made in time, on {occurred_at}, and we learned of it only on "
+            "The payment was made in time, on {occurred_at}, but we learned of it only on "
             "{received_at}, after we had stopped waiting for it."
         ).format_map(words)
     return (
@@ -650,7 +649,7 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
     short = Money(minor=expected.minor - kept, currency=expected.currency)
     back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
     price, paid = words["expected"], words["captured"] + words["on_top"]
-    return f"Paid {paid}{back}, and the price is {price}: {short} is missing."
+    return f"Paid {paid}{back}, but the price is {price}: {short} is missing."
 
 
 def _refunded(words: dict[str, str]) -> str:

@@ -93,12 +93,12 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "info",
         sentence="The event took {delay_us} to reach us",
         plain="A message about the payment took {delay_us} to reach us.",
-        summary="An event was long on its way",
+        summary="An event took long to reach us",
     ),
     "recovered_on_later_attempt": FindingWords(
         "info",
         sentence="Paid by {attempt} after an earlier try had failed",
-        plain="The payment did not go through at first, and then it did.",
+        plain="The payment failed at first, and then went through.",
         summary="Paid by a later attempt, after one that failed",
     ),
     "dispute_won": FindingWords(
@@ -156,22 +156,22 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "warning",
         sentence="{attempt} was assigned to this order, and order {named} was named for it later",
         plain="A payment of this order may belong to another order. We are looking into it.",
-        staff="Find out whether the payment belongs to order {named}, and assign it anew if so.",
-        summary="A payment was assigned, and another order was named for it later",
+        staff="Find out whether the payment belongs to order {named}, and assign it again if so.",
+        summary="A payment was assigned, but another order was named for it later",
     ),
     "refund_without_payment": FindingWords(
         "warning",
         sentence="Money went back on a payment that is not known to have been captured",
-        plain="Money was given back, and we do not know of the payment.",
+        plain="Money was given back, but we do not know the payment.",
         staff="Ask the payment service which payment the money belongs to.",
-        summary="Money was given back, and no payment is known",
+        summary="Money was given back, but no payment is known",
     ),
     "refund_standalone": FindingWords(
         "warning",
         sentence="Money was given back for the order by a refund of no payment of it",
         plain="Money was given back apart from the payment.",
         staff="Check that the refund, which belongs to no payment, is meant for this order.",
-        summary="Money was given back, and the refund belongs to no payment",
+        summary="Money was given back, but the refund belongs to no payment",
     ),
     "paid_but_not_fulfilled": FindingWords(
         "warning",
@@ -180,7 +180,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         plain="Paid, and ready to ship since {fulfillable_at}. The shop has not said that it was "
         "shipped.",
         staff="It has been ready since {fulfillable_at}: ship it, or state that it was shipped.",
-        summary="Paid, and the shop has not said that it was fulfilled",
+        summary="Paid, but the shop has not said that it was fulfilled",
     ),
     "price_changed": FindingWords(
         "warning",
@@ -231,8 +231,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "warning",
         sentence="A reversal of {attempt} states {stated}, and {taken} was left to take back; "
         "{taken} is counted as gone",
-        plain="We were told that {stated} of the payment was taken back, and {taken} was left of "
-        "it: we cannot say which of the two has gone back.",
+        plain="We were told that {stated} of the payment was taken back, but {taken} was "
+        "left of it: we cannot say which of the two has gone back.",
         staff="Ask the payment service how much it took back: {stated}, or {taken}.",
         summary="A reversal states another amount than was left to take back",
     ),
@@ -240,8 +240,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "warning",
         sentence="Only the order number links {attempt} to this order, and {captured} is not a "
         "price that the order has had since: the payment is not counted",
-        plain="{captured} came with the number of this order and is not its price. It may have "
-        "been meant for something else.",
+        plain="{captured} came with the number of this order, but is not its price. It "
+        "may have been meant for something else.",
         staff="Find out whether the payment of {captured} is for this order. If so, name it in the "
         "order's `references` or assign it; if not, assign it to its own order.",
         summary="A payment that only the order number links differs from the order's price",
@@ -279,7 +279,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "amount_mismatch": FindingWords(
         "error",
         sentence="The captured money ({captured}) is not what the order costs ({expected})",
-        plain="Paid {captured}, and the price is {expected}.",
+        plain="Paid {captured}, but the price is {expected}.",
         staff="Check at the payment service how much was paid: {expected} is due.",
         summary="The captured money is not what the order costs",
     ),
@@ -302,7 +302,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "refund_exceeds_capture": FindingWords(
         "error",
         sentence="{refunded} was given back, and only {captured} had been captured",
-        plain="{refunded} has been given back, and only {captured} had been paid.",
+        plain="{refunded} has been given back, but only {captured} had been paid.",
         staff="Ask the payment service why more went back than came. After a refund in part, a "
         "lost dispute over the whole payment is often corrected there: see its statement.",
         summary="More was given back than had been captured",
@@ -310,10 +310,10 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     "fulfilled_but_not_paid": FindingWords(
         "error",
         sentence="The shop fulfilled the order at {fulfilled_at}, and it is {outcome}",
-        plain="The order was shipped on {fulfilled_at}, and it is not known to be paid.",
+        plain="The order was shipped on {fulfilled_at}, but it is not known to be paid.",
         staff="The order was shipped on {fulfilled_at} and is not known to be paid: find that out, "
         "then ask the customer for the money, or for the goods.",
-        summary="Fulfilled, and not paid",
+        summary="Fulfilled, but not paid",
     ),
     "paid_after_cancel": FindingWords(
         "error",
@@ -341,11 +341,12 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="The kind {kind} speaks of money going back, and the profile does not say what "
         "it means: the money that it may take is not counted until the profile does",
-        plain="The payment service sent a message that may be about money going back, and we "
-        "cannot read it yet.",
+        plain="The payment service sent a message that may be about money going back, "
+        "but we cannot read it yet.",
         staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`. "
         "Do not count on the money before that.",
-        summary="An event speaks of money going back, and its profile does not know it",
+        summary="The kind of an event speaks of money going back, but its profile does "
+        "not know that kind",
     ),
     "held_back": FindingWords(
         "error",
@@ -426,7 +427,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         "be called paid in full",
         plain="Paid {captured}. The shop has not told us the price, so we cannot say whether that "
         "is all of it.",
-        summary="Paid, and nobody has said what the order costs",
+        summary="Paid, but nobody has said what the order costs",
     ),
     "paid_several_times": ReasonWords(
         sentence="Paid more than once: {captured} captured{on_top} of {expected} "
@@ -509,8 +510,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "amount_not_price": ReasonWords(
         sentence="Unresolved: only the order number links {attempt} to this order, and its "
         "amount, {captured}, is not a price of the order",
-        plain="{captured} came with the number of this order and is not its price. It may have "
-        "been meant for something else.",
+        plain="{captured} came with the number of this order, but is not its price. It "
+        "may have been meant for something else.",
         summary="A payment that only the order number links differs from the order's price",
     ),
     "returned_in_other_currency": ReasonWords(
@@ -539,13 +540,13 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "amount_differs": ReasonWords(
         sentence="Unresolved: {captured} captured{on_top}, but {expected} is due{refused_discount}",
-        plain="Paid {captured}, and the price is {expected}.",
+        plain="Paid {captured}, but the price is {expected}.",
         summary="The captured sum is not what the order costs",
     ),
     "currency_differs": ReasonWords(
         sentence="Unresolved: the money that moved ({moved}) is not all in the currency of the "
         "order",
-        plain="Paid in another currency than that of the price: {moved}.",
+        plain="Paid in another currency than the price: {moved}.",
         summary="The money that moved is not all in the currency of the order",
     ),
     "amounts_conflict": ReasonWords(
@@ -555,8 +556,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "amount_not_stated": ReasonWords(
         sentence="Unresolved: money moved on {attempt}, and no event says how much",
-        plain="We were told of a {movement}, and nobody has told us how much it was.",
-        summary="Money moved, and no event says how much",
+        plain="We were told of a {movement}, but nobody has told us how much it was.",
+        summary="Money moved, but no event says how much",
     ),
     "amount_unclear": ReasonWords(
         sentence="Unresolved: an amount that is stated for {attempt} is not exact in its currency",
@@ -573,19 +574,19 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "reference_shared": ReasonWords(
         sentence="Unresolved: {reference} is claimed for this order and for another",
-        plain="One payment is said to be for this order, and for another one too.",
+        plain="One payment is claimed for this order, and for another one too.",
         summary="A reference is claimed for this order and for another",
     ),
     "order_amounts_conflict": ReasonWords(
         sentence="Unresolved: events disagree on what the order costs",
-        plain="Something was paid, and we were told different prices for it.",
+        plain="Something was paid, but we were told different prices for it.",
         summary="Events disagree on what the order costs",
     ),
     "refund_before_payment": ReasonWords(
         sentence="Unresolved: money went back ({returned}) on a payment that is not known to have "
         "been captured",
-        plain="Money was given back ({returned}), and we do not know of the payment.",
-        summary="Money was given back, and no payment is known",
+        plain="Money was given back ({returned}), but we do not know the payment.",
+        summary="Money was given back, but no payment is known",
     ),
     # paid orders that are not to be fulfilled
     "canceled_by_shop": ReasonWords(
@@ -606,7 +607,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         plain="The order waits until it is confirmed that it costs nothing.",
         staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, "
         "and check at the payment service whether its session has ended.",
-        summary="Nothing is due, and it is not confirmed that the order is free",
+        summary="Nothing is due, but it is not confirmed that the order is free",
     ),
     "price_not_of_shop": ReasonWords(
         sentence="the shop itself has not said what the order costs; tell us the order, or start "
@@ -650,7 +651,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "confirmation_awaited": ReasonWords(
         sentence="Pending: an event came that does not count by itself, and its provider has not "
         "confirmed it yet",
-        plain="A message about the payment came, and the payment service has not confirmed it yet.",
+        plain="A message about the payment came, but the payment service has not confirmed it yet.",
         staff="Wait for the answer of the payment service; it is being asked.",
         summary="The provider has not confirmed an event",
     ),
@@ -682,7 +683,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "last_word_no_final_event_by_deadline": ReasonWords(
         sentence="Timed out: no final event for {attempt} had come by {deadline_at}",
-        plain="The payment was begun, and by {deadline_at} nobody had told us how it ended.",
+        plain="The payment was begun, but by {deadline_at} nobody had told us how it ended.",
         summary="No final event had come by the deadline",
     ),
     "last_word_session_refused": ReasonWords(

@@ -233,7 +233,7 @@ class _Being:
             self._seen, self._closed_by = False, step.cites
             why = _NOTHING_CITED
             if step.cites:
-                why = f"what came since closed it: {', '.join(step.cites)}"
+                why = f"later evidence closed it: {', '.join(step.cites)}"
             self._because = f"Run {step.run} no longer saw it; {why}."
         elif step.kind == "assigned":
             self._assigned = step if step.value else None
@@ -246,7 +246,7 @@ class _Being:
             self._because = f"{step.by} matched it with {step.value}: {step.reason}"
         elif step.kind == "unmatched":
             self._matched.pop(step.value, None)
-            self._because = f"{step.by} took back its match with {step.value}: {step.reason}"
+            self._because = f"{step.by} undid its match with {step.value}: {step.reason}"
 
     def _saw(self, step: Step) -> None:
         accepted, matched = self._accepted, self._matched
@@ -264,12 +264,12 @@ class _Being:
             self._accepted = self._settled = None
         elif accepted is not None and accepted.money != step.money:
             self._because = (
-                f"It was accepted at {accepted.money}, and run {step.run} saw {step.money}."
+                f"It was accepted at {accepted.money}, but run {step.run} saw {step.money}."
             )
             self._accepted = self._settled = None
         elif accepted is not None and self._left not in (None, step.left):
             self._because = (
-                f"It was accepted at {accepted.money}, and run {step.run} saw that it leaves "
+                f"It was accepted at {accepted.money}, but run {step.run} saw that it leaves "
                 "another sum to be settled."
             )
             self._accepted = self._settled = None
@@ -281,7 +281,7 @@ class _Being:
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
-            self._because = f"{people} {did} {step.money}, and a run has seen {self._money}."
+            self._because = f"{people} {did} {step.money}, but a run has seen {self._money}."
             return
         self._accepted = None if step.value == "refund" else step
         if step.kind == "settled":
@@ -313,7 +313,7 @@ class _Being:
 
 
 _NOTHING_CITED: Final = (
-    "nothing was said of it since: time has passed, or what belongs to it was found elsewhere"
+    "no new evidence about it came: time has passed, or what belongs to it was found elsewhere"
 )
 
 
@@ -375,16 +375,16 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
 }
 
 _BANK_DIFFERS: Final = (
-    "The bank booked {in_bank} for the order, and the order book says {booked}: {difference} apart"
+    "The bank booked {in_bank} for the order, but the order book says {booked}: {difference} apart"
 )
 
 _STATEMENT_DIFFERS: Final = (
-    "The statement settles {settled} for the order, and the order book says {booked}: "
+    "The statement settles {settled} for the order, but the order book says {booked}: "
     "{difference} apart"
 )
 
 _DISPUTE_TAKEN_ELSEWHERE: Final = (
-    "The statement gives back {settled} for a dispute that was won, and no line has taken it"
+    "The statement gives back {settled} for a dispute that was won, but no line has taken it"
 )
 
 
@@ -412,15 +412,18 @@ def break_sentence(found: Break) -> str:
         sentence += filled(" {tendered} of the price was paid otherwise.", found.facts)
     if ("how", "between files") in found.facts:
         sentence += filled(
-            " The lines before are of import {earlier}, and this one of import {later}.",
+            " The lines before come from import {earlier}, and this one from import {later}.",
             found.facts,
         )
     if any(name == "lost_from_at" for name, _ in found.facts):
         sentence += filled(
-            " What came from {lost_from_at} to {lost_until_at} may be lost.", found.facts
+            "Data received from {lost_from_at} to {lost_until_at} may be lost.", found.facts
         )
     if ("searched", False) in found.facts:
-        sentence += " No partner was looked for beyond its reference: too much was left over."
+        sentence += (
+            " No partner was searched for beyond its reference, because too many rows were "
+            "left over."
+        )
     return sentence
 
 

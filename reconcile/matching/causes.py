@@ -112,16 +112,16 @@ class Cause:
 CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "paid_not_in_book": Cause(
         name="Paid, not in the order book",
-        meaning="The money arrived, and the order book does not know the order.",
-        sentence="{captured} was received, and the order book does not have the order",
+        meaning="The money arrived, but the order book does not have the order.",
+        sentence="{captured} was received, but the order book does not have the order",
         step="Add the order to the book, or match it with one of the candidates, or refund it",
         risk="held",
         partners=("book_paid_not_received",),
     ),
     "book_paid_not_received": Cause(
         name="Paid in the book, not received",
-        meaning="The order book says paid, and no payment is known.",
-        sentence="The order book says {status} for {booked}, and no payment is known",
+        meaning="The order book says paid, but no payment is known.",
+        sentence="The order book says {status} for {booked}, but no payment is known",
         step="Ask the provider for the payment; if there is none, correct the book or match it "
         "with one of the candidates",
         partners=("paid_not_in_book", "settled_never_notified", "bank_line_unknown"),
@@ -129,33 +129,35 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "book_unpaid_but_received": Cause(
         name="Received, unpaid in the book",
-        meaning="The money arrived, and the order book says unpaid.",
-        sentence="{captured} was received, and the order book says {status}",
+        meaning="The money arrived, but the order book says unpaid.",
+        sentence="{captured} was received, but the order book says {status}",
         step="Mark the order as paid in the book, or refund the payment",
         risk="held",
     ),
     "amount_differs": Cause(
         name="Amounts differ",
-        meaning="Order book or statement names another amount than was captured.",
-        sentence="{captured} was captured, and the {against} says {stated}: {difference} apart",
-        rated="{captured} was captured, and the statement settles {settled} for it, a rate of "
-        "{rate}: by the rate of the rules it would be {expected}, {difference} apart",
+        meaning="The order book or the statement names another amount than was captured.",
+        sentence="{captured} was captured, but the {against} says {stated}: {difference} apart",
+        rated="{captured} was captured, but the statement settles {settled} for it, a "
+        "rate of {rate}: at the rate in the rules it would be {expected}, "
+        "{difference} apart",
         step="Find out which amount is right, then correct the book or ask the provider",
         risk="sums",
     ),
     "off_by_minor_unit": Cause(
         name="Mistake of unit",
         meaning="The amounts differ by a factor of 100: somebody mixed up the units.",
-        sentence="{captured} was captured, and the {against} says {stated}, which differs by the "
-        "factor {factor}: major units were taken for minor units, or the other way round",
+        sentence="{captured} was captured, but the {against} says {stated}, which "
+        "differs by the factor {factor}: major units were taken for minor "
+        "units, or the other way round",
         step="Check in which unit the amount is written, in the import's mapping and in the "
         "provider's profile, and correct it there",
         risk="mistake",
     ),
     "currency_differs": Cause(
         name="Currencies differ",
-        meaning="Order book or statement names another currency than was captured.",
-        sentence="{captured} was captured, and the {against} says {stated}: another currency",
+        meaning="The order book or the statement names another currency than was captured.",
+        sentence="{captured} was captured, but the {against} says {stated}: another currency",
         step="Find out which currency was agreed, then correct the book or ask the provider",
     ),
     "paid_twice": Cause(
@@ -171,7 +173,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "overpaid": Cause(
         name="Overpaid",
         meaning="More arrived than was due.",
-        sentence="{owed} of what was captured is beyond what the order costs, and owed back",
+        sentence="{owed} of the captured money is more than the order costs, and is owed back",
         step="Refund the surplus to the customer",
         risk="owed",
         accepts=("overpaid", "paid_after_cancel"),
@@ -180,9 +182,9 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "refund_not_in_book": Cause(
         name="Refund or lost dispute not in the order book",
-        meaning="Money went back, by a refund or a lost dispute, and the order book does not know "
-        "it.",
-        sentence="{refunded} {how}, and the order book has {booked_refund} of it",
+        meaning="Money went back, by a refund or a lost dispute, but the order book does "
+        "not have it.",
+        sentence="{refunded} {how}, but the order book has {booked_refund} of it",
         step="Enter what went back in the book, as a refund or as a lost dispute",
         step_by_how={
             "refunded": "Enter the refund in the book",
@@ -193,24 +195,25 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "refund_not_received": Cause(
         name="Refund in the book, not made",
-        meaning="The order book says given back, and no event that was read says so.",
-        sentence="The order book speaks of a refund, and none has come for all of it",
+        meaning="The order book says given back, but no event that was read says so.",
+        sentence="The order book states a refund, but no refund of the full amount has come",
         step="Start the refund at the provider, or correct the book",
         risk="owed",
         late="refund",
     ),
     "not_settled": Cause(
         name="Not settled in time",
-        meaning="The provider has not paid this out yet, and the time for it is over.",
-        sentence="{captured} was captured, and no statement that reaches beyond {due_at} holds it",
+        meaning="The provider has not paid this out yet, although the time for it is over.",
+        sentence="{captured} was captured, but no statement that reaches beyond {due_at} "
+        "contains it",
         step="Ask the provider when it pays this out, by the payment's reference",
         partners=("settled_never_notified",),
         of_movement=True,
     ),
     "refund_not_settled": Cause(
         name="Refund not settled",
-        meaning="Money went back, and no statement has taken it yet.",
-        sentence="{returned} {how}, and no statement that reaches beyond {due_at} has taken it",
+        meaning="Money went back, but no statement has taken it yet.",
+        sentence="{returned} {how}, but no statement that reaches beyond {due_at} has taken it",
         step="Ask the provider whether this went through; if a refund failed, tell the customer, "
         "and start it again",
         step_by_how={
@@ -220,40 +223,41 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
             "money",
         },
         risk="owed",
-        not_by_hand="what went back is matched with its line by the payment that the line names: "
-        "take the import of the line back, and import the file with that payment in a column "
-        "original_payment",
+        not_by_hand="what went back is matched with its line by the payment that the "
+        "line names: withdraw the import of the line, and import the file "
+        "with that payment in a column original_payment",
         of_movement=True,
     ),
     "refund_amount_differs": Cause(
         name="Refund amounts differ",
         meaning="A refund was settled with another amount than was given back.",
-        sentence="{returned} {how}, and the statement has taken {settled} for it: {difference} "
+        sentence="{returned} {how}, but the statement has taken {settled} for it: "
+        "{difference} apart",
+        rated="{returned} {how}, but the statement takes {settled} for it, a rate of "
+        "{rate}: at the rate in the rules it would be {expected}, {difference} "
         "apart",
-        rated="{returned} {how}, and the statement takes {settled} for it, a rate of {rate}: by "
-        "the rate of the rules it would be {expected}, {difference} apart",
         step="Ask the provider which amount is right, and for the difference",
         risk=("settled", "returned"),
     ),
     "dispute_won_not_returned": Cause(
         name="Dispute won, money not returned",
-        meaning="A dispute was won, and its money has not come back.",
-        sentence="A dispute was won, and by the statement the provider still keeps {difference} of "
-        "its money",
+        meaning="A dispute was won, but its money has not come back.",
+        sentence="A dispute was won, but according to the statement the provider still "
+        "keeps {difference} of its money",
         step="Ask the provider to give back what it took for the dispute",
     ),
     "failed_refund_not_returned": Cause(
         name="Refund failed, money not returned",
-        meaning="A refund failed, and its money has not come back.",
-        sentence="The statement took {settled} for a refund that failed at {failed_at}, and no "
-        "line gives it back",
+        meaning="A refund failed, but its money has not come back.",
+        sentence="The statement took {settled} for a refund that failed at {failed_at}, "
+        "but no line gives it back",
         step="Ask the provider to give back what it took for the refund, and send the customer "
         "their money otherwise",
     ),
     "settled_never_notified": Cause(
         name="Settled, no webhook read",
-        meaning="The statement holds money of which no event that was read speaks.",
-        sentence="The statement has a {kind} of {settled}, and no webhook that was read says so",
+        meaning="The statement has money that no event that was read states.",
+        sentence="The statement has a {kind} of {settled}, but no webhook that was read says so",
         step="Ask the provider to send the event again, and check that its webhooks reach us",
         risk="left",
         partners=("not_settled", "book_paid_not_received"),
@@ -302,9 +306,9 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "payout_not_in_bank": Cause(
         name="Payout not in the bank",
-        meaning="The provider says that it paid this out, and the bank does not have it.",
-        sentence="The provider's payout {payout} of {paid_out} stands in no bank statement, of "
-        "those that reach beyond {due_at}",
+        meaning="The provider says that it paid this out, but the bank does not have it.",
+        sentence="No bank statement that reaches beyond {due_at} has the provider's "
+        "payout {payout} of {paid_out}",
         step="Ask the provider when and to which account it paid this out; if the bank has it, "
         "import that account's statement",
         about="bank",
@@ -313,9 +317,9 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "bank_line_unknown": Cause(
         name="Bank credit without a payout",
-        meaning="Money came to the bank, and no payout of a statement explains it.",
-        sentence="The bank booked {in_bank} at {booked_at}, and no payout of any provider's "
-        "statement is known for it",
+        meaning="Money came to the bank, but no payout of a statement explains it.",
+        sentence="The bank booked {in_bank} at {booked_at}, but no payout of any "
+        "provider's statement is known for it",
         step="Import the provider's statement that tells of it, or match it with a payout or an "
         "order; other business is left out once the rules say so (bank_payers, other_business)",
         about="bank",
@@ -325,10 +329,11 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "payout_amount_differs": Cause(
         name="Payout amounts differ",
         meaning="The bank booked another amount than the provider paid out.",
-        sentence="The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for "
-        "it: {difference} apart",
-        rated="The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for it, "
-        "a rate of {rate}: by the rate of the rules it would be {expected}, {difference} apart",
+        sentence="The provider's payout {payout} is {paid_out}, but the bank booked "
+        "{in_bank} for it: {difference} apart",
+        rated="The provider's payout {payout} is {paid_out}, but the bank booked "
+        "{in_bank} for it, a rate of {rate}: at the rate in the rules it would be "
+        "{expected}, {difference} apart",
         step="Ask the bank which charges it took, and the provider what it sent; claim the "
         "difference, or accept it",
         about="bank",
@@ -337,8 +342,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "wallet_balance_differs": Cause(
         name="Balance at the provider differs",
         meaning="A balance at the provider does not follow from the lines before it.",
-        sentence="After {moved_at} the balance of {wallet} is {stated} by its statement, and {due} "
-        "by the lines before: {difference} apart",
+        sentence="After {moved_at} the balance of {wallet} is {stated} according to its "
+        "statement, but {due} according to the lines before: {difference} apart",
         step="Import the statement of those days again, whole and without a filter; if it is "
         "whole, ask the provider what changed the balance",
         step_by_how={
@@ -353,9 +358,10 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "transfer_one_sided": Cause(
         name="Transfer with one side",
-        meaning="Money left one of your balances at the provider and reached no other.",
-        sentence="{moved} moved between your own balances at {moved_at}, by the statement of "
-        "{wallet}, and no statement of another one has the other side",
+        meaning="Money left one of your balances at the provider, but reached no other.",
+        sentence="{moved} moved between your own balances at {moved_at}, by the "
+        "statement of {wallet}, but no statement of another one has the other "
+        "side",
         step="Import the statement of the other balance; if it is imported, ask the provider where "
         "the money is",
         about="wallet",
@@ -365,8 +371,8 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "release_without_hold": Cause(
         name="Release without a hold",
         meaning="The provider released money that no statement says it held.",
-        sentence="{released} of {wallet} was released at {moved_at}, and no imported statement "
-        "says that so much had been held",
+        sentence="{released} of {wallet} was released at {moved_at}, but no imported "
+        "statement says that so much had been held",
         step="Import the statement of the days before; if it is imported, ask the provider what it "
         "released",
         about="wallet",
@@ -375,7 +381,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "payout_late": Cause(
         name="Payout is late",
-        meaning="The provider pays out regularly, and has not for longer than ever.",
+        meaning="The provider pays out regularly, but has not done so for longer than ever before.",
         sentence="Nothing was paid out from {wallet} since {last_at}, for longer than between any "
         "two payouts before; {waiting} waits there, and was due by {due_at}",
         step="Ask the provider why it pays nothing out, or withdraw the money",
@@ -385,21 +391,21 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "payment_unallocated": Cause(
         name="Payment without an order",
-        meaning="A payment arrived that is on no order.",
-        sentence="{captured} of the payment {payment} is on no order",
+        meaning="A payment arrived that belongs to no order.",
+        sentence="{captured} of the payment {payment} belongs to no order",
         step="Assign it to its order (`tallyhook unallocated assign`), or dismiss it as to be "
         "refunded or as other business",
         about="placing",
         risk="held",
-        not_by_hand="a payment of no order is given to one with `tallyhook unallocated assign`",
+        not_by_hand="a payment without an order is assigned with `tallyhook unallocated assign`",
         two_people="a payment is left without an order by two people only: assign it, or dismiss "
         "it",
     ),
     "assignment_contradicted": Cause(
         name="Assigned, and named for another order",
-        meaning="A payment was assigned to the order, and named for another later.",
-        sentence="{captured} was captured, and the payment that was assigned to this order was "
-        "named for another one later",
+        meaning="A payment was assigned to the order, but named for another order later.",
+        sentence="{captured} was captured, but the payment, which was assigned to this "
+        "order, was named for another one later",
         step="Find out whose payment it is; if it is the other order's, withdraw the assignment "
         "and assign it there",
         about="placing",
@@ -408,7 +414,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "closed_month_changed": Cause(
         name="Closed month to be adjusted",
-        meaning="Something became known of a closed month, of more than the rules' limit.",
+        meaning="What became known about a closed month changes it by more than the rules' limit.",
         sentence="What became known since {period} was closed moves {adjusted} between its "
         "accounts, more than the {limit} of the rules",
         step="Look at the adjusting entries in the journal of the first open month; accept them, "

@@ -719,7 +719,7 @@ def _waiting(report: PeriodReport) -> Iterator[Blocker]:
         money = _moneys((row.currency, row.sum) for row in held)
         yield Blocker(
             code="unallocated",
-            sentence=f"Payments of no order at the end of the month: "
+            sentence="Payments without an order at the end of the month: "
             f"{sum(row.count for row in held):,} ({money}).",
             do="Assign each to its order, or dismiss it: `tallyhook unallocated list`.",
         )

@@ -73,7 +73,7 @@ async def test_a_disabled_operator_may_do_nothing_and_the_name_is_not_given_agai
     await register_operator(context, name="Boss", role="admin", by=None)
     await register_operator(context, name="Ann", role="finance", by="Boss")
     await retire_operator(context, name="Ann", by="Boss")
-    with pytest.raises(UsageError, match="not an operator in force"):
+    with pytest.raises(UsageError, match="not an active operator"):
         await who_may(context, by="Ann", action="period_closed")
     with pytest.raises(UsageError, match="was, an operator named Ann"):
         await register_operator(context, name="Ann", role="admin", by="Boss")

@@ -151,7 +151,7 @@ async def test_another_operator_approves_and_the_act_stands_in_both_names(
     [
         (Proven("Ann"), "you proposed this yourself"),
         (Proven("Sue"), "has the role support"),
-        (Proven("Mallory"), "not an operator in force"),
+        (Proven("Mallory"), "not an active operator"),
         ("Ben", "has proved who they are"),  # the owner of the machine says so
         (None, "nobody is named"),
     ],

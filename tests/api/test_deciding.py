@@ -133,7 +133,9 @@ async def test_numbers_are_seen_by_who_proposed_to_see_them(people: People) -> N
     agreed = await people.ask("Sam", "POST", f"{path}/approve", json={"reason": "I saw it"})
     assert agreed.json()["open_until"] is not None
     seen = (await people.ask("Sue", "POST", f"{path}/numbers")).json()
-    assert seen["orders"] == [{"order": "ORD-1", "phones": [], "note": "No number came with it."}]
+    assert seen["orders"] == [
+        {"order": "ORD-1", "phones": [], "note": "No phone number came with this order."}
+    ]
     assert seen["open_until"] == agreed.json()["open_until"]
     for who, status in (("Sam", 409), ("Ben", 403), ("Vic", 403)):
         assert (await people.ask(who, "POST", f"{path}/numbers")).status_code == status

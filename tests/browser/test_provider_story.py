@@ -111,7 +111,7 @@ def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
     assert "payment.succeeded" in said["before"]
     assert "data.order.reference" in said["before"]
     assert "Nothing has come yet" in said["before"]
-    assert "It was taken" in said["sent"]
+    assert "The event was accepted" in said["sent"]
     assert "Paid in full" in said["order"]
     assert "deliveries arrive and are read" in said["after"]
     assert "Dee" in said["signed"]

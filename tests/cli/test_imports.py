@@ -146,10 +146,10 @@ def test_a_row_that_may_correct_a_line_which_goes_on_counting_is_told(
     assert "counts beside" not in run(*words, str(files / "next.csv")).err
     (files / "right.csv").write_text(head + rows.replace("-9", "-8").replace("25", "20"))
     told = (
-        "2 rows count beside imported rows of the same payment or payout and the same day that "
-        "this file does not have: refund of pay_1, KES 20.00 beside KES 25.00 of import 1; refund "
-        "of pay_2, KES 8.00 beside KES 9.00 of import 1. If this file corrects import 1, take "
-        "that back (`tallyhook statement withdraw`), and then import this file again."
+        "2 rows count in addition to imported rows of the same payment or payout and day, which "
+        "this file lacks: refund of pay_1, KES 20.00 beside KES 25.00 of import 1; refund of "
+        "pay_2, KES 8.00 beside KES 9.00 of import 1. If this file corrects import 1, withdraw "
+        "that (`tallyhook statement withdraw`), and then import this file again."
     )
     assert told in run(*words, str(files / "right.csv"), "--dry-run").err.splitlines()
     done = run(*words, str(files / "right.csv"), "--format", "json").document
@@ -264,7 +264,7 @@ def test_a_table_in_an_archive_is_imported_and_kept_under_the_archives_digest(
         archive.writestr("in/oct.csv", heading + "A,1.00,KES,1,2026-11-01\n")
     told = json.loads(run("import", str(path), "--kind", kind, "--format", "json").out)
     assert (told["file"], told["new"]) == ("october.zip", 1)
-    assert "Read from oct.csv, the table that it contains." in told["notes"]
+    assert "Read from oct.csv, the table in this file." in told["notes"]
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("in/nov.csv", heading)
     ended = run("import", str(path), "--kind", kind)
@@ -282,7 +282,7 @@ def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run:
     said = " ".join(tried.err.split())
     assert "Read with the preset mpesa_portal (M-PESA organisation portal, statement)" in said
     assert "because row 7 has its columns: Receipt No., Linked Transaction ID, A/C No." in said
-    assert "2 rows, of which Transaction Status is not among the words kept." in said
+    assert "left out 2 rows because their Transaction Status is not among the words" in said
     assert "Nothing was imported." in said
     done = run(*words, "--format", "json").document
     assert (done["preset"], done["new"]) == ("mpesa_portal", 6)
@@ -404,8 +404,8 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
     run(*words)
     done = run("records", "withdraw", "1", "--reason", "another shop's")
     assert done.out == (
-        "Undid import 1 of book.csv: 2 lines, of which 0 have their earlier values again. "
-        "It is import 2.\n"
+        "Undid import 1 of book.csv: 2 lines, of which 0 have their earlier values again. The "
+        "undo is recorded as import 2.\n"
     )
     assert run("records", "list", "--format", "json").document == []
     listed = run("records", "imports", "--format", "json").document
@@ -417,7 +417,7 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
     assert (entry["subject"], entry["reason"]) == ("import 1", "another shop's")
     again = run("records", "withdraw", "1", "--reason", "once more")
     assert again.code != 0
-    assert "taken back already" in again.err
+    assert "withdrawn already" in again.err
     assert run("statement", "withdraw", "2", "--reason", "x").code != 0
     document = run(*words, "--format", "json").document
     assert (document["import"], document["new"]) == (3, 2)

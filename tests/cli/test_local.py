@@ -261,7 +261,7 @@ def test_what_cannot_be_sent_on_is_reported(
     """One that is not there, a repeat, a body that is gone, and an address beyond this machine."""
     assert run("deliveries", "replay", "dlv_none", "--to", HERE).code == 5
     ended = run("deliveries", "replay", filled["again"], "--to", HERE)
-    assert (ended.code, "repeats another delivery" in ended.err) == (2, True)
+    assert (ended.code, "is a redelivery" in ended.err) == (2, True)
     ended = run("deliveries", "replay", filled["paid"], "--to", "https://elsewhere.example/")
     assert (ended.code, "a customer's data would be sent there: add --yes" in ended.err) == (
         2,
@@ -373,7 +373,7 @@ def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
     assert str(target.came[0].url) == HERE + "?x=1"
     target.status = 401
     ended = run("listen", "--forward", HERE, "--from", str(file))
-    assert (ended.code, "Sent 3, of which 3 were not taken." in ended.err) == (1, True)
+    assert (ended.code, "Sent 3; 3 of them were not accepted." in ended.err) == (1, True)
     file.write_text(line_of(requests[0]) + '\n{"url": 1}\n')
     ended = run("listen", "--forward", HERE, "--from", str(file))
     assert (ended.code, f"{file}:2: is not a recorded request" in ended.err) == (2, True)

@@ -90,8 +90,8 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     [
         (("close", "2024-13"), 2, "a period is a month, such as 2026-10"),
         (("close", "2024-10", "--as-of", "yesterday"), 2, "--as-of: write a date"),
-        (("close", "2024-10", "--as-of", "9999-01-01"), 2, "lies in the future"),
-        (("close", "9999-10"), 1, "9999-10 stays open: 1 reason against closing it."),
+        (("close", "2024-10", "--as-of", "9999-01-01"), 2, "is in the future"),
+        (("close", "9999-10"), 1, "9999-10 stays open. Reasons against closing it: 1."),
         (("show", "2024-10"), 5, "2024-10 is not closed"),
         (("show", "2024-10", "--format", "xlsx"), 2, "XLSX is a binary format"),
         (("verify", "2024-10"), 5, "2024-10 is not closed"),
@@ -125,7 +125,7 @@ def test_everything_that_must_hold_is_listed_before_a_month_is_closed(shop: Shop
     red = [each for each in ready.document if not each["holds"]]
     assert (ready.code, [each["line"] for each in red]) == (1, ["coverage:shop"])
     close = ("period", "close", "2024-10", "--except", "coverage:shop=the portal is gone")
-    assert "an exception takes two people" in shop.run(*close).err
+    assert "an exception needs two people" in shop.run(*close).err
     assert "needs LINE=REASON" in shop.run("period", "close", "2024-10", "--except", "ties").err
     shop.did("operators", "add", "Root", "--role", "admin")
     proposed = shop.run(*close, "--reason", "it is complete", "--by", "Root")

@@ -137,7 +137,7 @@ def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
     [
         (("--from", "2026-10-01", "--to", "2026-09-30"), "--from must be before --to"),
         (("--from", "yesterday", "--to", "2026-09-30"), "--from: write a date such as 2026-10-01"),
-        ((*YEAR, "--as-of", "2199-01-01"), "--as-of lies in the future"),
+        ((*YEAR, "--as-of", "2199-01-01"), "--as-of is in the future"),
         ((*YEAR, "--basis", "booked"), "booked"),
         ((*YEAR, "-o", "/nowhere/r.txt"), "there is no folder /nowhere"),
     ],

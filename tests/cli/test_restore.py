@@ -258,7 +258,7 @@ def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:
     assert found["gone"] == {"tokens": ["later"], "operators": []}
     said = " ".join(ended.err.split())
     assert "These tokens are valid again: leaked. End wrong ones with" in said
-    assert "These tokens are not in it and no longer work: later." in said
+    assert "These tokens are not in the backup and no longer work: later." in said
 
 
 def test_a_token_that_has_ended_lets_nobody_in(run: Run, tmp_path: Path) -> None:

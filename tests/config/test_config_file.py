@@ -120,7 +120,7 @@ def test_nobody_elses_change_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "t.env"
     plan = plan_settings(path, {"A": "1"})
     path.write_text("B=2\n")
-    with pytest.raises(ConfigurationError, match="was changed meanwhile"):
+    with pytest.raises(ConfigurationError, match="was changed by another program"):
         write_plan(path, plan)
     assert path.read_text() == "B=2\n"
     beside = tmp_path / ".t.env.new"

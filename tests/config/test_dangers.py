@@ -125,7 +125,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "a path for a secret": (
         lambda at: {"SOURCES__SHOP__SECRETS": write(at / "secrets-of-the-shop", SECRET)},
-        "write that to TALLYHOOK_SOURCES__SHOP__SECRETS_FILE",
+        "set TALLYHOOK_SOURCES__SHOP__SECRETS_FILE to that path",
     ),
     "a sandbox secret in live": (
         {"SOURCES__SHOP__SECRETS": "whsec_test_" + OTHER[6:]},
@@ -153,7 +153,10 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "everyone is a proxy": ({"FORWARDED_ALLOW_IPS": "*"}, "any sender forge its address"),
     "half the world is a proxy": ({"FORWARDED_ALLOW_IPS": "128.0.0.0/1"}, "any sender forge"),
-    "debugging": ({"LOG_LEVEL": "debug"}, "LOG_LEVEL: is for testing only"),
+    "debugging": (
+        {"LOG_LEVEL": "debug"},
+        "LOG_LEVEL: has the value debug, which is for testing only",
+    ),
     "no assertions": ({"PYTHONOPTIMIZE": "1"}, "PYTHONOPTIMIZE: turns off"),
     "development mode": ({"PYTHONDEVMODE": "1"}, "PYTHONDEVMODE: is for testing only"),
     "a body without end": ({"MAX_BODY_BYTES": "99999999999"}, "MAX_BODY_BYTES: must be"),

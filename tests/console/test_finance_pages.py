@@ -238,7 +238,7 @@ async def test_another_operator_approves_on_the_page(console_with_breaks: Runnin
         late = await client.get(f"/do/reject?proposal={name}")
         assert (await client.get("/proposals/prp_0")).status_code == 404
     assert "it is gone" in page
-    assert "You approved it, and it was done" in after
+    assert "You approved the proposal, and the act was carried out" in after
     assert "I saw the letter" in after
     assert [each["state"] for each in listed["proposals"]] == ["approved"]
     assert [(each["by"], each["decided_by"]) for each in lines] == [("a finance", "a admin")]
@@ -277,7 +277,7 @@ async def test_an_approval_that_takes_long_goes_on_without_its_page(
         await soon(lambda: job.ended is not None)
         after = (await client.get(f"/proposals/{name}.json")).json()["state"]
     assert "You may leave this page" in shown(sent.text)
-    assert "It is being done since" in shown(page)
+    assert "The act is being carried out since" in shown(page)
     assert "/do/approve" not in page
     assert (meanwhile, after) == ("waiting", "approved")
     assert console.driver.rows("SELECT who, second FROM break_deeds") == [("a finance", "a admin")]

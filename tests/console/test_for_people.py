@@ -345,7 +345,7 @@ async def test_of_two_who_decide_the_second_is_told(console_with_breaks: Running
         assert (await send(first, accepting, reason="small")).status_code == 303
         again = await second.post(accepting, data=opened)
     assert late.status_code == again.status_code == 400
-    assert "It has changed since you looked, and nothing was done" in shown(late.text)
+    assert "This break has changed since you looked, so nothing was done" in shown(late.text)
     assert "Nothing was done: what the form was about has changed" in shown(again.text)
     assert "a finance accepted" in shown(again.text)
     rows = console.driver.rows("SELECT who, deed FROM break_deeds ORDER BY at")

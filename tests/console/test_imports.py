@@ -593,14 +593,14 @@ async def test_an_import_is_taken_back_after_a_look(console: RunningConsole) -> 
         after, listed = await client.get(page), (await client.get("/imports.json")).json()
         second = await client.get(path)
         withdrawal = shown((await client.get(f"/imports/{listed['imports'][0]['import']}")).text)
-    assert "2 lines of it are in force, KES 1,500.00, USD 99.00" in asked
+    assert "2 lines of this import are in force, KES 1,500.00, USD 99.00" in asked
     assert (blind.status_code, done.status_code, place(done)) == (400, 303, page)
     assert "the wrong shop's" in shown(after.text)
     assert "Take it back" not in shown(after.text)
     assert [each["withdraws"] for each in listed["imports"]] == [1, None]
     assert second.status_code == 400
-    assert "taken back already" in shown(second.text)
-    assert "import 1 was taken back" in withdrawal
+    assert "withdrawn already" in shown(second.text)
+    assert "withdrew import 1" in withdrawal
     assert console.driver.rows(
         "SELECT who, subject, reason FROM audit WHERE action = 'statement_withdrawn'"
     ) == [("a finance", "import 1", "the wrong shop's")]
@@ -624,7 +624,7 @@ async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> N
         after = (await client.get(f"{page}.json")).json()
     assert "more than the KES 10.00 that one person may accept" in asked
     assert "Propose it" in asked
-    assert "has changed since you saw it" in shown(stale.text)
+    assert "have changed since you looked" in shown(stale.text)
     assert "Proposed to a second person" in shown(sent.text)
     assert (waits["state"], found["where"]) == ("imported", page)
     assert "/do/withdraw-import" not in offered
@@ -649,7 +649,7 @@ async def test_an_upload_is_its_senders_and_ends_in_time(console: RunningConsole
         console.driver.clock.put(console.driver.clock.now() + 2 * HOUR)
         gone = await client.get(f"/imports/{found['upload']}")
     assert gone.status_code == 404
-    assert "Send it again" in shown(gone.text)
+    assert "Upload it again" in shown(gone.text)
     assert not first.file.path.exists()
 
 
@@ -853,7 +853,7 @@ async def test_jobs_are_remembered_to_a_number(
 async def test_a_job_is_done_in_another_process(console: RunningConsole, tmp_path: Path) -> None:
     """A refusal there has the same words here."""
     work = ElsewhereOf(load_settings(environ(tmp_path)))(purpose="writing", at_once=1, died="died")
-    with pytest.raises(UsageError, match="'nobody' is not an operator in force"):
+    with pytest.raises(UsageError, match="'nobody' is not an active operator"):
         await work(close_period, CloseRequest(period="2026-01", by="nobody", reason="month end"))
 
 

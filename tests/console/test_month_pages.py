@@ -96,7 +96,7 @@ async def test_a_month_is_closed_with_exceptions_by_two_who_say_why(
         (waits,) = (await client.get("/proposals.json")).json()["proposals"]
     assert [(each["line"], each["where"]) for each in red] == [("coverage:shop", "/coverage")]
     assert "Close it with exceptions…" in offered
-    assert f"Why, though this does not hold: {red[0]['sentence']}" in form
+    assert f"Why you close although this is not met: {red[0]['sentence']}" in form
     assert "Proposed to a second person" in shown(sent.text)
     async with console.signed_in("admin") as client:
         asked_for = shown((await client.get(f"/proposals/{waits['id']}")).text)
@@ -105,7 +105,7 @@ async def test_a_month_is_closed_with_exceptions_by_two_who_say_why(
     assert "Exceptions" in asked_for
     assert done.status_code == 303
     assert "the portal is gone" in report
-    assert "shop has no statement of the period: its 1 payment was compared with nothing" in report
+    assert "shop has no statement of the period: its 1 payment was not compared" in report
 
 
 async def test_coverage_is_listed_declared_and_taken_back(console: RunningConsole) -> None:
@@ -189,7 +189,7 @@ async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_o
     assert [warning in each for each in forms] == [False, True, False]
     assert "Once 2027-01 is" in forms[2]
     assert closed.status_code == 303
-    assert "It is closed: there is nothing to do." in again
+    assert "This month is closed: there is nothing to do." in again
     assert "No month is closed yet" not in second
     assert "Before it can be closed" in shown(next_one.text)
     assert later.status_code == 200

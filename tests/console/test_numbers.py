@@ -115,7 +115,7 @@ async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds
     answer = await look(console, proposal)
     assert f"+{PHONE}" in answer
     assert f"+{OTHER_PHONE}" in answer
-    assert "No number came with it." in answer
+    assert "No phone number came with this order." in answer
     assert looks(console) == [("a support", order, REASON) for order in ("ORD-1", AWKWARD, "ORD-5")]
     (line, none, last) = csv.DictReader(
         (await look(console, proposal, "csv")).lstrip("\ufeff").splitlines()

@@ -304,7 +304,7 @@ async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> 
     assert f"{count} notifications of this list are sent once more" in shown(page)
     assert (stale.status_code, sent.status_code, all_of_all.status_code) == (400, 303, 400)
     assert len(waiting) == count > 1
-    assert "There is none to send" in none
+    assert "There is no notification to send" in none
     assert console.driver.rows(
         "SELECT who, reason FROM audit WHERE action = 'notifications_redelivered'"
     ) == [("a support", "the shop is back")]

@@ -292,8 +292,8 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
     assert "the disk is full" in page
     assert "it was begun" in page
     assert "tallyhook erase --order ORD-1 --reason WHY" in page
-    assert "and it was done" not in page
-    assert "and it was done" in after
+    assert "and the act was carried out" not in page
+    assert "and the act was carried out" in after
     assert "tallyhook erase" not in after
 
 
@@ -379,7 +379,7 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     assert (source["state"], source["since"]) == ("refusing", "2026-11-20T10:00:00Z")
     assert "1 delivery was refused from" in source["means"]
     assert "the secret is not configured here" in source["means"]
-    assert source["means"].partition(". Of the latest: ")[2] in page_text
+    assert source["means"].partition(". The latest one: ")[2] in page_text
     assert source["last_taken"] is not None
     assert source["last_refused"] is not None
     transport = httpx2.ASGITransport(app=console.driver.service.application)
@@ -397,7 +397,7 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
         found = (await client.get(f"/orders/{order}.json")).json()
     assert "payment.declined (declined)" in form
     assert (elsewhere.status_code, unknown.status_code) == (400, 400)
-    assert "It was taken" in text
+    assert "The event was accepted" in text
     assert (order[:5], found["ledger"]["outcome"]) == ("TEST-", "failed")
 
 

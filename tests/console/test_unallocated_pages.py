@@ -73,7 +73,7 @@ async def test_the_second_of_two_people_is_told(till: RunningConsole) -> None:
     async with till.signed_in("finance") as client:
         late = await send(client, ASSIGN, order="ORD-77", reason="it fits", replaces="rec_before")
         assert late.status_code == 400
-        assert "since you looked, and nothing was done" in shown(late.text)
+        assert "since you looked, so nothing was done" in shown(late.text)
 
 
 async def test_the_list_is_a_table_for_a_spreadsheet(till: RunningConsole) -> None:

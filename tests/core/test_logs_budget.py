@@ -147,5 +147,8 @@ async def test_a_task_that_is_put_off_in_every_round_tells_it_once(clock: Clock)
     task = PeriodicTask(work, component="sealing", rest=rest_when_idle(0.001))
     await task.run()
     (line,) = map(json.loads, stream.getvalue().splitlines())
-    assert (line["event"], line["component"]) == ("a round was put off", "sealing")
+    assert (line["event"], line["component"]) == (
+        "a task was postponed and is tried again",
+        "sealing",
+    )
     assert (line["reason"], line["count"], rounds) == ("disk", 1, 50)

@@ -147,7 +147,7 @@ def test_a_number_of_thousands_of_digits_is_no_crash() -> None:
     ],
 )
 def test_a_number_beyond_all_limits_is_a_mistake_with_line_and_key(text: str, key: str) -> None:
-    assert mistakes(text) == [f"a.toml:3: {key}: is a number beyond all limits"]
+    assert mistakes(text) == [f"a.toml:3: {key}: is a number that is too large"]
 
 
 @pytest.mark.parametrize(

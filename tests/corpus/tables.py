@@ -455,7 +455,7 @@ def read_by_others(table: Table) -> Expected:
             if _units(some | {"Cur": some["Cur"] or "KES"}, table.notation) == total:
                 continue
             if is_named or table.kind != "bank":
-                refused[number] = "is called a total, and is none, or has no reference"
+                refused[number] = "is called a total, but is none, or has no reference"
             else:
                 rows.append(_row_of(number, some, table))
         except Unclear as reason:

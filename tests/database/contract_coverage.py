@@ -209,7 +209,7 @@ class CoverageContract:
         for change, error, message in (
             ({"name": "tıll"}, NotFoundError, "nothing was imported of the source"),
             ({"first": "2026-12-01"}, UsageError, "the first day comes after the last"),
-            ({"last": "November"}, UsageError, "say the first and the last day"),
+            ({"last": "November"}, UsageError, "give the first and the last day"),
             ({"reason": ""}, UsageError, "give a reason"),
         ):
             given: dict[str, Any] = {

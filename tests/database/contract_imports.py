@@ -670,7 +670,7 @@ class ImportContract:
         assert isinstance(done, Withdrawn)
         assert (done.lines, done.unchanged) == (1, (2,))
         for number, kind, reason, said_so in (
-            (1, "book", "why", "taken back already"),
+            (1, "book", "why", "withdrawn already"),
             (3, "book", "why", "is the withdrawal of import 1"),
             (7, "book", "why", "there is no import 7"),
             (2, "statement", "why", "there is no import 2"),
@@ -736,14 +736,14 @@ class ImportContract:
         made = await withdraw_import(at, 2, kind="book", by=Proven("bob"), reason="not ours")
         assert isinstance(made, Proposal)
         assert made.sentence == (
-            "Take back import 2 of book lines (book.csv): 1 line, KES 11.00. Two people decide: "
+            "Withdraw import 2 of book lines (book.csv): 1 line, KES 11.00. Two people decide: "
             "of all its lines, KES 11.00 is more than the KES 10.00 that one person may accept."
         )
         with pytest.raises(UsageError, match="a second operator must decide"):
             await proposals.approve(made.id, by=Proven("bob"), reason="x")
         assert await self._standing(inbox, "book", at=99) == "C=11"
         await book(inbox, tmp_path, "C,12.00,KES,paid,,", at=12, by="bob")
-        with pytest.raises(UsageError, match="has changed since"):
+        with pytest.raises(UsageError, match="have changed since"):
             await proposals.approve(made.id, by=Proven("ann"), reason="x")
         await proposals.reject(made.id, by=Proven("ann"), reason="it changed")
         again = await withdraw_import(at, 4, kind="book", by=Proven("bob"), reason="not ours")

@@ -329,7 +329,7 @@ class ReportingContract:
     async def test_an_impossible_period_is_refused(self, inbox: Inbox) -> None:
         for changes, said_so in (
             ({"end": T}, "--from must be before --to"),
-            ({"as_of": seconds(LATER + 1)}, "--as-of lies in the future"),
+            ({"as_of": seconds(LATER + 1)}, "--as-of is in the future"),
             ({"as_of": T - 1}, "had not begun"),
             ({"end": T + 4_000 * DAY}, "at most 120 months"),
         ):

@@ -728,7 +728,7 @@ UNPROVEN: tuple[Unproven, ...] = (
                 lambda listed: listed[0]["attached"].update(who="\N{BULLET}a")),
              "what is masked in records, revisions and audit entries", full=False),
     Unproven("the refund was read as another order's later, and is left out", moved,
-             "that these, which are not here, are not of this order, 1: dlv_"),
+             "that these, which are not here, do not belong to this order, 1: dlv_"),
     Unproven("the dispute was read as its end later", read_again,
              "what the bodies said, which were read in more than one way: claims, money, "
              "references (history.json), of 1 of 6", full=False),

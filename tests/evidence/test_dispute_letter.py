@@ -385,7 +385,7 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
     assert found.document["zone"] == "UTC"
     document = found.case.document()
     assert (document["family"], document["respond_by"]) == ("fraud", format_instant(DUE))
-    assert document["deadline"] == f"The bank takes an answer until {format_instant(DUE)}."
+    assert document["deadline"] == f"The bank accepts an answer until {format_instant(DUE)}."
     assert {each["item"] for each in document["items"] if each["there"]} == {"deadline"}
     assert (case.family, case.respond_by) == ("other", None)
 
@@ -543,7 +543,7 @@ async def test_a_deadline_that_is_over_is_said_to_be_with_what_still_can_be_done
         driver.clock.put(Instant(DUE + DAY))
         decided = await write(driver, tmp_path)
     assert [each.case.overdue for each in (last, late, decided)] == [False, True, False]
-    assert last.case.deadline == f"The bank takes an answer until {due}."
+    assert last.case.deadline == f"The bank accepts an answer until {due}."
     assert late.case.deadline.startswith(
         f"The deadline has passed: the bank took an answer until {due}, "
     )

@@ -162,4 +162,4 @@ def test_verify_py_alone_finds_it_as_well(
     assert main([str(tmp_path / "forged.zip"), format_instant(NOW)]) == 1
     out = capsys.readouterr().out
     assert out.startswith(f"DO NOT RELY ON IT: {forgery.step}")
-    assert "\nNot proven, and only the word of whoever made the bundle:\n- " in out
+    assert "\nNot proven; only the maker of the bundle says so:\n- " in out

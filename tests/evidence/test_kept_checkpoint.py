@@ -216,12 +216,12 @@ def test_a_log_that_was_written_anew_is_found_by_a_checkpoint_that_left(
     smaller = signed_checkpoint(grown.key, replace(said, size=said.size - 1))
     other = signed_checkpoint(grown.key, replace(said, origin="tallyhook.sandbox/other"))
     for archive, note, path, why in (
-        (grown.bundles[0], anew, None, "of different logs"),
-        (grown.bundles[1], anew, grown.path, "of different logs"),
-        (grown.bundles[1], grown.notes[0], (), "of different logs"),
-        (grown.bundles[1], grown.notes[0], grown.path[:-1], "of different logs"),
-        (grown.bundles[0], smaller, grown.path, "of different logs"),
-        (grown.bundles[0], other, None, "of another log"),
+        (grown.bundles[0], anew, None, "to different logs"),
+        (grown.bundles[1], anew, grown.path, "to different logs"),
+        (grown.bundles[1], grown.notes[0], (), "to different logs"),
+        (grown.bundles[1], grown.notes[0], grown.path[:-1], "to different logs"),
+        (grown.bundles[0], smaller, grown.path, "to different logs"),
+        (grown.bundles[0], other, None, "to another log"),
         (grown.bundles[0], "hello", None, "three lines"),
     ):
         step = kept_step(archive, note, path)

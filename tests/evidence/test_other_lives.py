@@ -86,7 +86,7 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
     assert len([each for each in files if each.startswith("delivery-")]) == 2
     found = verify_evidence(archive)
     assert found.valid
-    (said,) = (each for each in found.not_proven if "that these are of this order" in each)
+    (said,) = (each for each in found.not_proven if "that these belong to this order" in each)
     assert "of this order, 1: dlv_" in said
 
 

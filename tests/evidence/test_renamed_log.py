@@ -133,7 +133,7 @@ async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:
         other = replace(read_checkpoint(note), origin="tallyhook.sandbox/other")
         signed = signed_checkpoint(own.signing_key, other)
     passed, sentence = step(kept(after, signed), "kept_checkpoint")
-    assert (passed, "of another log" in sentence) == (False, True)
+    assert (passed, "to another log" in sentence) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ async def test_a_delivery_that_found_its_order_later_is_proved(tmp_path: Path) -
     found = verify_evidence(archive)
     assert found.valid
     assert (steps(found)["readings"], steps(found)["completeness"]) == (True, True)
-    assert not [each for each in found.not_proven if "that these are of" in each]
+    assert not [each for each in found.not_proven if "that these belong to" in each]
     kinds = [json.loads(each["leaf"])["kind"] for each in log_of(archive)["leaves"]]
     assert kinds.count("reading") == 1
 

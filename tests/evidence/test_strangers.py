@@ -50,7 +50,7 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
     assert verdict == (
         "Everything that was checked holds; not checked: signature, checkpoint, ledger, rendered."
     )
-    assert nothing == "Not proven, and only the word of whoever made the bundle:"
+    assert nothing == "Not proven; only the maker of the bundle says so:"
     assert lines[0] == (
         "- that nothing about the order was left out since 2026-12-30T10:00:00Z; and what was "
         "before that is proven only if a checkpoint of at least 32 of the log's leaves had left "
@@ -63,7 +63,7 @@ def test_verify_py_runs_where_nothing_is_installed(folder: Path) -> None:
         " completeness: passed", " checkpoint: not checked",
         " ledger: not checked", " rendered: not checked",
     ]  # fmt: skip
-    assert re.search(r"\d\d leaves lie in the log of \d\d, and say what is here\.", done.stdout)
+    assert re.search(r"\d\d leaves lie in the log of \d\d, and match what is here\.", done.stdout)
 
 
 def test_verify_py_finds_what_was_changed(folder: Path, bundles: Bundles, forge: Forge) -> None:

@@ -35,7 +35,7 @@ async def test_a_message_that_names_the_order_and_cannot_be_read_stands_in_every
         (message,) = json.loads(files["heard.json"])["unread"]
         assert (message["delivery"], message["names_order"]) == (name, True)
         assert files["explanation.txt"].decode().startswith(UNREAD)
-        assert any("could not be read" in each and name in each for each in not_proven)
+        assert any("unreadable messages" in each and name in each for each in not_proven)
         assert UNREAD in page
         assert f"[{name}]" in page
         assert "1 request from the payment service arrived but cannot be read" in page
@@ -53,14 +53,14 @@ async def test_a_source_that_refuses_everything_is_named_before_anything_is_call
         await soon(lambda: driver.rows("SELECT count(*) FROM rejections") == [(1,)])
         files, not_proven, page = await built(driver)
         assert files["explanation.txt"].decode().startswith(REFUSED)
-        assert any("all of it has been refused" in each for each in not_proven)
+        assert any("everything from it has been refused" in each for each in not_proven)
         assert "What arrived was refused" in page
         assert "has said nothing about this order" not in page
         await driver.send(of_order("ORD-2", "e2"))
         files, not_proven, page = await built(driver)
         assert "has said nothing about this order" in page
-        assert any("1: they count for nothing, and anyone can send these" in n for n in not_proven)
-        assert not any("all of it has been refused" in each for each in not_proven)
+        assert any("1: they do not count, and anyone can send them" in n for n in not_proven)
+        assert not any("everything from it has been refused" in each for each in not_proven)
 
 
 async def test_every_bundle_states_when_its_source_last_delivered_something_that_was_read(

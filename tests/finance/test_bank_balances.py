@@ -79,7 +79,7 @@ async def test_a_difference_is_refused_until_a_second_person_approves_it(bank: B
     assert "a difference of 2.50 KES" in refused.problems[0].sentence
     looked = await bank.takes(DIFFERS, dry_run=True, **BECAUSE)
     assert (looked.new, looked.problems, looked.proposal) == (1, [], None)
-    assert "a difference of 2.50 KES; it is taken as it is." in looked.notes[-1]
+    assert "a difference of 2.50 KES; it is imported unchanged." in looked.notes[-1]
     made = await bank.takes(DIFFERS, **BECAUSE)
     assert (made.number, made.problems) == (None, [])
     assert made.proposal is not None
@@ -150,8 +150,8 @@ async def test_statements_that_do_not_join_are_noted(bank: Bank) -> None:
     later = await bank.takes(NEXT.format("12", "12"))
     (note,) = [each for each in later.notes if "missing" in each]
     assert note.startswith(
-        "The statement of main that closes on 2026-01-06 ends with KES 10.00, and the next one, of "
-        "2026-01-07, begins with KES 12.00: a statement between them is missing"
+        "The statement of main that closes on 2026-01-06 ends with KES 10.00, but the next one, of "
+        "2026-01-07, begins with KES 12.00. A statement between them is missing"
     )
 
 

@@ -86,13 +86,13 @@ async def test_a_file_of_another_format_fills_what_lines_lack_and_adds_none(
     done = await account.takes(camt(form, "B1", "B2", "B9"))
     assert (done.new, done.changed, done.covers) == (0, 2, [])
     assert done.notes[-1] == (
-        "Lines of main come from files of another format: 2 lines were enriched, none added. Of 3 "
-        "entries, 1 matched no line by the bank's reference."
+        "Lines of main come from files of another format, so no line was added; 2 lines were "
+        "completed. Of 3 entries, 1 matched no line by the bank's reference."
     )
     assert await account.lines() == FULL
     twice = await account.takes(camt(form, "B1", "B1"))
     assert (twice.new, twice.changed) == (0, 0)
-    with pytest.raises(UsageError, match=r"has the bank's reference of|would count twice"):
+    with pytest.raises(UsageError, match=r"has the same bank reference as|would count twice"):
         await account.takes(camt(form, "B3", amount="7.00"))
 
 
@@ -134,7 +134,7 @@ async def test_a_report_within_the_day_makes_the_lines_of_an_account_without_oth
 
 
 async def test_a_notification_makes_no_lines(account: Account) -> None:
-    with pytest.raises(UsageError, match="import the statement of the same days first"):
+    with pytest.raises(UsageError, match="Import the statement of the same days first"):
         await account.takes(camt("054", "B1"))
 
 

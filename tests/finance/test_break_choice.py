@@ -176,7 +176,7 @@ async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on(
 
     async def match(context: object, name: str, **given: object) -> None:
         if len(taken) == 2:
-            raise UsageError("they have changed")
+            raise UsageError("these breaks have changed")
         taken.append(name)
 
     monkeypatch.setattr("app.finance.break_acts.match_lines", match)

@@ -273,7 +273,7 @@ async def test_a_file_of_the_other_kind_is_refused_with_its_command(context: App
         "statement: import it with `tallyhook statement import`, or with `tallyhook import`, which "
         "recognizes it."
     )
-    with pytest.raises(UsageError, match="say `tallyhook records import`"):
+    with pytest.raises(UsageError, match="use `tallyhook records import`"):
         await import_statement(
             context,
             ImportRequest(path=sample("shopify_orders"), preset="shopify_orders"),
@@ -399,7 +399,7 @@ async def test_a_copy_of_a_preset_is_saved_as_a_mapping_and_recognized(
         ("amazon_settlement", "\t34.24\t", "\t35.24\t", 14, "'35.24', differ by -1.00: rows are"),
         ("amazon_settlement", "\t-6.00\t", "\tsix\t", 3, "'six'"),
         ("amazon_settlement", "Cost of Advertising", "Storage", 12, "'Storage' is none of"),
-        ("amazon_settlement", "\t39.98\tAFN", "\t39.98", 3, "the row has 18 cells, and the head"),
+        ("amazon_settlement", "\t39.98\tAFN", "\t39.98", 3, "the row has 18 cells, but the head"),
         ("etsy_statement", "Marketing,", "Mystery,", 7, "'Mystery' is none of"),
         (
             "mollie_settlement",

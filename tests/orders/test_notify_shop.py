@@ -335,7 +335,7 @@ async def test_many_that_are_refused_are_a_line_a_minute(serve: Serve, log: io.S
         await soon(lambda: len(shop.heard) >= 18)
         await quiet(driver)
     lines = [json.loads(each) for each in log.getvalue().splitlines()]
-    failed = [each for each in lines if each["event"] == "notification not delivered"]
+    failed = [each for each in lines if each["event"] == "a notification was not delivered"]
     assert [(each["reason"], each["count"]) for each in failed] == [("status_503", 1)]
 
 

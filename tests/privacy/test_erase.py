@@ -291,7 +291,7 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
         return await propose_erasure(context, asked)
 
     assert await proposed(order="ORD-4", by="Ann") is None, "the owner of the machine erases"
-    with pytest.raises(UsageError, match="takes two operators"):
+    with pytest.raises(UsageError, match="needs two operators"):
         await erased(driver, phone=None, order="ORD-4", by=Proven("Ann"))
     with pytest.raises(UsageError, match="remove the phone number"):
         await proposed(order="ORD-4", reason=f"it is +{PHONE}")

@@ -246,7 +246,7 @@ async def test_two_operators_take_a_copy_and_no_number_is_stored(tmp_path: Path)
         for name in ("Ann", "Ben"):
             await register_operator(context, name=name, role="admin", by="Ann")
         mine = asked(phone=f"+{PHONE}", by=Proven("Ann"))
-        with pytest.raises(UsageError, match="takes two operators"):
+        with pytest.raises(UsageError, match="needs two operators"):
             await export(context, mine)
         assert await propose_export(context, replace(mine, by="Ann")) is None, "the owner takes it"
         proposal = await proposed(driver, phone=f"+{PHONE}")

@@ -214,7 +214,7 @@ def test_basic_authentication_compares_user_and_password(tmp_path: Path) -> None
             "fetch_back.credential: must be given with every auth except none",
         ),
         ({"amount": "json:a"}, "fetch_back.currency: is missing"),
-        ({"body": "{}"}, "fetch_back.body: means nothing with method GET"),
+        ({"body": "{}"}, "fetch_back.body: has no effect with method GET"),
     ],
 )
 def test_a_fetch_back_asks_a_fixed_host_only(

@@ -181,7 +181,7 @@ def test_an_empty_file_is_reported_with_every_required_key(tmp_path: Path) -> No
         ("signature", {"where": "x-signature"}, "must be one of header:NAME"),
         ("signature", {"format": "prefix"}, "signature.prefix: is missing"),
         ("signature", {"format": "kv", "label": "v1"}, "signature.separator: is missing"),
-        ("signature", {"label": "v1"}, "signature.label: means nothing with format plain"),
+        ("signature", {"label": "v1"}, "signature.label: has no effect with format plain"),
         ("signature", {"mac": ["hmac-sha256"]}, "signature.mac: must be one of hmac-md5"),
         ("signature", {"mac": "named:slack"}, "must be named: plus one of braintree"),
         ("event", {"lists": ["x"]}, "event.lists: there is no such key; there are "),

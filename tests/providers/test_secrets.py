@@ -34,7 +34,10 @@ def test_a_source_without_a_secret_does_not_start() -> None:
         ("", "empty or blank"),
         (" \t\n", "empty or blank"),
         ("whsec_", "too short"),
-        ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRY=", "too short: 24 bytes at least, it has 23"),
+        (
+            "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRY=",
+            "too short: it has 23 of at least 24 bytes",
+        ),
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS!", "not well-formed whsec"),
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLa-_", "not well-formed whsec"),
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwA", "not well-formed whsec"),

@@ -344,7 +344,7 @@ async def test_it_looks_until_it_is_asked_to_end(
     await writer.watch(closing)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [(line["level"], line["event"], line["reason"]) for line in lines] == [
-        ("warning", "read deliveries stay in the inbox", "disk")
+        ("warning", "read deliveries cannot be deleted from the inbox yet", "disk")
     ]
     assert (files.deleted, looks) == ([3], 4)
 

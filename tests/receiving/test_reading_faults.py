@@ -312,7 +312,7 @@ async def test_rows_under_which_two_readers_have_ended_are_read_alone(
     made = [("suspect", reading.store.rows)] if tries == 2 else []
     assert reading.store.committed == [claimed, *made]
     assert reading.store.appended == ([] if made else [2])
-    told = [("warning", "a reader has ended under these rows", 2)]
+    told = [("warning", "a reader ended while it was appending these rows", 2)]
     assert lines(log) == (told if made else [])
 
 
@@ -464,7 +464,7 @@ async def test_rows_under_which_the_one_before_ended(
     expected = [("_begin",), *([("suspect", reading.store.rows)] if made else [])]
     assert reading.store.committed == expected
     assert lines(log) == (
-        [("warning", "a reader has ended under these rows", 1)] if made else []
+        [("warning", "a reader ended while it was appending these rows", 1)] if made else []
     )  # fmt: skip
     assert reading.store.asked == ([] if starts == 1 else [(512, 4 * 1024 * 1024)])
 

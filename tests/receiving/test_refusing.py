@@ -197,7 +197,10 @@ async def test_a_refusal_that_cannot_be_kept_is_answered_all_the_same(
     assert (answer.status, answer.verdict) == (401, "signature_missing")
     await service.takes(headers=[])  # that it could not be kept either is logged a minute later
     first, second, _ = [json.loads(each) for each in log.getvalue().splitlines()]
-    assert (first["event"], first["error_class"]) == ("rejection not kept", type(fault).__name__)
+    assert (first["event"], first["error_class"]) == (
+        "a rejection was not stored",
+        type(fault).__name__,
+    )
     assert (first["delivery"], second["delivery"]) == (answer.delivery_id,) * 2
 
 

@@ -199,7 +199,9 @@ async def test_a_folder_is_synced_after_its_file(
     await opening.sync_file(writer, tmp_path / "t.db")
     assert (calls.synced, calls.open) == ([tmp_path.name], set())
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    line = "another process is reading the database; the log stays until it has finished"
+    line = (
+        "another process is reading the database; its write-ahead log stays until that has finished"
+    )
     assert lines == ([] if folded else [line])
 
 

@@ -48,7 +48,7 @@ def test_a_person_may_match_both_and_only_a_difference_stays(gross: int, left: l
         (apart,) = decisions
         assert isinstance(apart, Break)
         assert break_sentence(apart) == (
-            "The statement settles KES 14.90 for the order, and the order book says KES 15.00: "
+            "The statement settles KES 14.90 for the order, but the order book says KES 15.00: "
             "KES 0.10 apart."
         )
 

@@ -151,7 +151,7 @@ def test_a_customer_hears_a_reason_that_helps() -> None:
 
 
 @for_each(("dated", "arrived", "words"), [
-    (10, 3_000, "The payment was made in time, on 20 November 2026, 10:00 UTC, and we learned of "
+    (10, 3_000, "The payment was made in time, on 20 November 2026, 10:00 UTC, but we learned of "
                 "it only on 20 November 2026, 10:50 UTC"),
     (2_900, 3_000, "The payment was made on 20 November 2026, 10:48 UTC, after we had stopped"),
 ])  # fmt: skip
@@ -176,7 +176,7 @@ def test_nothing_is_said_to_be_a_payment_before_it_is_confirmed() -> None:
     said = event("e1", "pending", 1, payment="pay_1", standing="unconfirmed", kind="canceled")
     ledger = fold(history(delivery("d1", 1, said)), policy=POLICY, as_of=seconds(9))
     assert plain.plain_headline(ledger) == (
-        "A message about the payment came, and the payment service has not confirmed it yet."
+        "A message about the payment came, but the payment service has not confirmed it yet."
     )
 
 

@@ -187,22 +187,22 @@ def test_where_each_stands(name: str) -> None:
 SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
     "payout_not_in_bank": (
         lambda: leg(PO),
-        "The provider's payout PO-100200 of KES 500.00 stands in no bank statement, of those that "
-        "reach beyond 2024-10-19T00:00:00Z.",
+        "No bank statement that reaches beyond 2024-10-19T00:00:00Z has the provider's payout "
+        "PO-100200 of KES 500.00.",
         "Ask the provider when and to which account it paid this out; if the bank has it, import "
         "that account's statement.",
     ),
     "bank_line_unknown": (
         lambda: leg(booked("a", 700, 20)),
-        "The bank booked KES 7.00 at 2024-10-24T00:00:00Z, and no payout of any provider's "
+        "The bank booked KES 7.00 at 2024-10-24T00:00:00Z, but no payout of any provider's "
         "statement is known for it.",
         "Import the provider's statement that tells of it, or match it with a payout or an order; "
         "other business is left out once the rules say so (bank_payers, other_business).",
     ),
     "payout_amount_differs": (
         lambda: leg(PO, booked("a", 49_900, 12, text="PO-100200")),
-        "The provider's payout PO-100200 is KES 500.00, and the bank booked KES 499.00 for it: KES "
-        "1.00 apart.",
+        "The provider's payout PO-100200 is KES 500.00, but the bank booked KES 499.00 for it: "
+        "KES 1.00 apart.",
         "Ask the bank which charges it took, and the provider what it sent; claim the difference, "
         "or accept it.",
     ),
@@ -212,9 +212,9 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
             booked("a", 1_250_000, 11, text="PO-100300"),
             rules=MatchRules(rates=(USD_TO_KES,)),
         ),
-        "The provider's payout PO-100300 is USD 100.00, and the bank booked KES 12,500.00 for it, "
-        "a rate of 125.000000: by the rate of the rules it would be KES 12,950.00, KES 450.00 "
-        "apart.",
+        "The provider's payout PO-100300 is USD 100.00, but the bank booked KES 12,500.00 for "
+        "it, a rate of 125.000000: at the rate in the rules it would be KES 12,950.00, KES "
+        "450.00 apart.",
         "Ask the bank at which rate it exchanged and what it charged, or correct the rate in the "
         "rules; then accept the difference.",
     ),

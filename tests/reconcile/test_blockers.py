@@ -172,7 +172,7 @@ def test_payments_of_no_order_and_unsettled_ones_are_asked_for_by_age() -> None:
     ]
     found = [*closing.in_report(replace(EMPTY, suspense=(held,), unsettled=(young, old)))]
     assert [each.line for each in found] == ["unallocated", "unsettled"]
-    assert found[0].sentence == "Payments of no order at the end of the month: 2 (KES 1.50)."
+    assert found[0].sentence == "Payments without an order at the end of the month: 2 (KES 1.50)."
     assert found[1].sentence.startswith("Payments captured and not settled: 4 (KES 10.00), by age:")
 
 

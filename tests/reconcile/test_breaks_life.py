@@ -79,7 +79,7 @@ def test_a_closed_break_says_which_evidence_closed_it() -> None:
     closed = breaks.life([OPENED, CLOSED])
     assert closed.closed_by == ("evt_1", "bok_1.2")
     assert "evt_1, bok_1.2" in closed.because
-    assert "nothing was said" in breaks.life([OPENED, step("closed")]).because
+    assert "no new evidence" in breaks.life([OPENED, step("closed")]).because
     again = breaks.life([OPENED, CLOSED, step("reopened", run=9)])
     assert (again.closed_by, "run 9" in again.because.lower()) == ((), True)
 
@@ -216,7 +216,7 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     ([OPENED], "Run 1 saw it first."),
     ([OPENED, step("changed", 101)], "Run 1 saw it first."),
     ([OPENED, step("assigned", value="bob")], "Run 1 saw it first."),
-    ([OPENED, CLOSED], "Run 7 no longer saw it; what came since closed it: evt_1, bok_1.2."),
+    ([OPENED, CLOSED], "Run 7 no longer saw it; later evidence closed it: evt_1, bok_1.2."),
     ([OPENED, CLOSED, step("reopened")], "Run 7 saw it again, after it had closed."),
     ([OPENED, ACCEPTED], "ann accepted KES 1.00: because"),
     ([OPENED, step("accepted", second="bob")], "ann and bob accepted KES 1.00: because"),
@@ -224,12 +224,12 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     ([OPENED, MATCHED], "ann matched it with stm_1: because"),
     ([OPENED, MATCHED, step("reopened")],
      "It was matched with stm_1, and run 7 still saw it: the two do not fit."),
-    ([OPENED, step("unmatched", value="stm_1")], "ann took back its match with stm_1: because"),
+    ([OPENED, step("unmatched", value="stm_1")], "ann undid its match with stm_1: because"),
     ([OPENED, ACCEPTED, step("changed", 101)],
-     "It was accepted at KES 1.00, and run 7 saw KES 1.01."),
+     "It was accepted at KES 1.00, but run 7 saw KES 1.01."),
     ([OPENED, ACCEPTED, step("changed")], "ann accepted KES 1.00: because"),
     ([OPENED, step("changed", 101), ACCEPTED],
-     "ann accepted KES 1.00, and a run has seen KES 1.01."),
+     "ann accepted KES 1.00, but a run has seen KES 1.01."),
 ])  # fmt: skip
 def test_why_a_break_stands_so_is_what_was_done_last(
     steps: list[breaks.Step], because: str

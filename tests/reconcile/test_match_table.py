@@ -435,102 +435,104 @@ def _refunded_and_lost(made: Case, refunded: int, lost: int) -> Case:
 SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
     "a refund that no line takes": (
         TROUBLES["refund_not_settled"],
-        "KES 3.00 was refunded, and no statement that reaches beyond 2026-10-09T02:00:00Z has "
+        "KES 3.00 was refunded, but no statement that reaches beyond 2026-10-09T02:00:00Z has "
         "taken it.",
         "Ask the provider whether this went through; if a refund failed, tell the customer, and "
         "start it again.",
     ),
     "a lost dispute that no line takes": (
         FURTHER["lost in a dispute, which the statement has not taken"],
-        "KES 3.00 was lost in a dispute, and no statement that reaches beyond "
+        "KES 3.00 was lost in a dispute, but no statement that reaches beyond "
         "2026-10-09T02:00:00Z has taken it.",
         "Ask the provider whether the dispute was lost, and when it takes the money.",
     ),
     "a reversal that no line takes": (
         FURTHER["reversed after it was paid out, which the statement has not taken"],
-        "KES 15.00 was reversed, and no statement that reaches beyond 2026-10-09T02:00:00Z has "
+        "KES 15.00 was reversed, but no statement that reaches beyond 2026-10-09T02:00:00Z has "
         "taken it.",
         "Ask the provider whether the payment was reversed, and when it takes the money.",
     ),
     "a refund that webhooks state otherwise": (
         TROUBLES["refund_amount_differs"],
-        "KES 3.00 was refunded, and the statement has taken KES 4.00 for it: KES 1.00 apart.",
+        "KES 3.00 was refunded, but the statement has taken KES 4.00 for it: KES 1.00 apart.",
         "Ask the provider which amount is right, and for the difference.",
     ),
     "a lost dispute that webhooks state otherwise": (
         FURTHER["lost in a dispute, of which the statement took more"],
-        "KES 3.00 was lost in a dispute, and the statement has taken KES 3.40 for it: KES 0.40 "
+        "KES 3.00 was lost in a dispute, but the statement has taken KES 3.40 for it: KES 0.40 "
         "apart.",
         "Ask the provider which amount is right, and for the difference.",
     ),
     "a dispute of which webhooks say that it was won": (
         TROUBLES["dispute_won_not_returned"],
-        "A dispute was won, and by the statement the provider still keeps KES 9.00 of its money.",
+        "A dispute was won, but according to the statement the provider still keeps KES 9.00 of "
+        "its money.",
         "Ask the provider to give back what it took for the dispute.",
     ),
     "a refund that failed": (
         TROUBLES["failed_refund_not_returned"],
-        "The statement took KES 9.00 for a refund that failed at 2026-10-02T00:00:00Z, and no line "
-        "gives it back.",
+        "The statement took KES 9.00 for a refund that failed at 2026-10-02T00:00:00Z, but no "
+        "line gives it back.",
         "Ask the provider to give back what it took for the refund, and send the customer their "
         "money otherwise.",
     ),
     "a won dispute of which some came again": (
         FURTHER["won, and given back in part"],
-        "A dispute was won, and by the statement the provider still keeps KES 4.00 of its money.",
+        "A dispute was won, but according to the statement the provider still keeps KES 4.00 of "
+        "its money.",
         "Ask the provider to give back what it took for the dispute.",
     ),
     "a won dispute that no line took": (
         lambda c: c.pays(findings=("dispute_won",)).books().settles()
         .settles(kind="dispute", gross=900, fee=0),
-        "The statement gives back KES 9.00 for a dispute that was won, and no line has taken it.",
+        "The statement gives back KES 9.00 for a dispute that was won, but no line has taken it.",
         "Import the statement that took the dispute's money, or ask the provider for it.",
     ),
     "a refund of which nothing is known": (
         lambda c: c.pays().books().settles().settles(kind="refund", gross=-500, fee=0),
-        "The statement has a refund of KES 5.00, and no webhook that was read says so.",
+        "The statement has a refund of KES 5.00, but no webhook that was read says so.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "a refund of which webhooks say that it failed": (
         lambda c: c.pays(findings=("refund_failed",)).books().settles()
         .settles(kind="refund", gross=-500, fee=0),
-        "The statement has a refund of KES 5.00, and no webhook that was read says so.",
+        "The statement has a refund of KES 5.00, but no webhook that was read says so.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "a payment of which nothing is known": (
         TROUBLES["settled_never_notified"],
-        "The statement has a payment of KES 15.00, and no webhook that was read says so.",
+        "The statement has a payment of KES 15.00, but no webhook that was read says so.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "a payment of which webhooks say that it timed out": (
         lambda c: c.untouched().books().settles(),
-        "The statement has a payment of KES 15.00, and no webhook that was read says so.",
+        "The statement has a payment of KES 15.00, but no webhook that was read says so.",
         "Ask the provider to send the event again, and check that its webhooks reach us.",
     ),
     "what was lost, and the book does not have": (
         FURTHER["lost, and the book says paid"],
-        "KES 3.00 was lost in a dispute, and the order book has KES 0.00 of it.",
+        "KES 3.00 was lost in a dispute, but the order book has KES 0.00 of it.",
         "Book the chargeback: enter in the order book what it took, as given back or as an entry "
         "of its own, by hand where your shop's export has no column for it.",
     ),
     "what was reversed, and the book does not have": (
         FURTHER["reversed, and the book says paid"],
-        "KES 15.00 was reversed, and the order book has KES 0.00 of it.",
+        "KES 15.00 was reversed, but the order book has KES 0.00 of it.",
         "Enter in the book that the payment was taken back.",
     ),
     "what was refunded, and the book does not have": (
         TROUBLES["refund_not_in_book"],
-        "KES 3.00 was refunded, and the order book has KES 0.00 of it.",
+        "KES 3.00 was refunded, but the order book has KES 0.00 of it.",
         "Enter the refund in the book.",
     ),
     "what was refunded and what was lost, and the book does not have": (
         lambda c: _refunded_and_lost(c, 200, 300).books(),
-        "KES 5.00 went back, and the order book has KES 0.00 of it.",
+        "KES 5.00 went back, but the order book has KES 0.00 of it.",
         "Enter what went back in the book, as a refund or as a lost dispute.",
     ),
     "a payment that the statement has otherwise": (
         lambda c: c.pays().books().settles(gross=1_450),
-        "KES 15.00 was captured, and the statement says KES 14.50: KES 0.50 apart.",
+        "KES 15.00 was captured, but the statement says KES 14.50: KES 0.50 apart.",
         "Find out which amount is right, then correct the book or ask the provider.",
     ),
 }  # fmt: skip
@@ -565,7 +567,7 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     decisions, control = decided(*lines)
     assert causes(decisions) == ["book_paid_not_received"] * 5
     sentences = [break_sentence(each) for each in decisions if isinstance(each, Break)]
-    unsearched = [each for each in sentences if "No partner was looked for" in each]
+    unsearched = [each for each in sentences if "No partner was searched for" in each]
     assert len(unsearched) == control.unsearched == 3
 
 

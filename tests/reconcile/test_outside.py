@@ -108,8 +108,8 @@ def test_a_persons_match_counts_whatever_the_method_and_a_difference_stays_a_bre
     (apart,) = [each for each in found.decisions() if isinstance(each, Break)]
     assert (apart.cause, apart.money.minor) == ("amount_differs", 30)
     assert break_sentence(apart) == (
-        "The bank booked KES 49.70 for the order, and the order book says KES 50.00: "
-        "KES 0.30 apart."
+        "The bank booked KES 49.70 for the order, but the order book says KES 50.00: KES 0.30 "
+        "apart."
     )
     whole = leg(order("#10740", 4_970), replace(line), hands=(("bnk_a", "bok_10740"),))
     assert not [each for each in whole.decisions() if isinstance(each, Break)]

@@ -170,8 +170,8 @@ def test_what_is_missing_counts_what_was_given_back() -> None:
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     dearer = record("rec_2", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
     assert plain.plain_headline(_ledger(back, dearer)) == (
-        "Paid KES 1,500.00, of which KES 50.00 has been given back, and the price is "
-        "KES 2,000.00: KES 550.00 is missing."
+        "Paid KES 1,500.00, of which KES 50.00 has been given back, but the price is KES "
+        "2,000.00: KES 550.00 is missing."
     )
 
 
@@ -211,7 +211,7 @@ def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
 def test_what_has_no_amount_is_called_by_its_name() -> None:
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1"))
     assert plain.plain_headline(_ledger(back)) == (
-        "We were told of a refund, and nobody has told us how much it was."
+        "We were told of a refund, but nobody has told us how much it was."
     )
 
 
@@ -219,7 +219,7 @@ def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
     known = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     unknown = delivery("d3", 7, event("evt_3", "refunded", 7, payment="pay_9", money=LITTLE))
     assert plain.plain_headline(_ledger(known, unknown)) == (
-        "Money was given back (KES 20.00), and we do not know of the payment."
+        "Money was given back (KES 20.00), but we do not know the payment."
     )
 
 

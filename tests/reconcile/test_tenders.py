@@ -124,7 +124,7 @@ def test_a_ledger_line_keeps_what_was_tendered() -> None:
 def test_a_customer_hears_both_the_price_and_what_of_it_was_due() -> None:
     ledger = fold(_tendered(captured=90_000), policy=POLICY, as_of=seconds(9))
     assert plain_answer(ledger)[0] == (
-        "Paid KES 900.00, and the price is KES 1,000.00 (KES 1,500.00 less KES 500.00 paid "
+        "Paid KES 900.00, but the price is KES 1,000.00 (KES 1,500.00 less KES 500.00 paid "
         "otherwise): KES 100.00 is missing."
     )
 
@@ -187,8 +187,8 @@ def test_a_break_says_what_was_paid_otherwise() -> None:
     made = tendered(case(minor=9_000).pays(minor=6_000), 3_000).books(minor=9_500)
     (found,) = [each for each in decided(made.settles(gross=6_000))[0] if isinstance(each, Break)]
     assert break_sentence(found) == (
-        "KES 60.00 was captured, and the book says KES 95.00: KES 5.00 apart. "
-        "KES 30.00 of the price was paid otherwise."
+        "KES 60.00 was captured, but the book says KES 95.00: KES 5.00 apart. KES 30.00 of the "
+        "price was paid otherwise."
     )
 
 
@@ -262,8 +262,10 @@ def test_an_order_states_what_is_on_top_and_keeps_it_in_evidence_and_in_its_line
 @for_each(
     ("captured", "base", "sentence"),
     [
-        (100_000, 90_000, "Paid KES 1,000.00 (KES 100.00 of it on top), and the price is "
-                          "KES 1,000.00: KES 100.00 is missing."),
+        (100_000, 90_000, (
+            "Paid KES 1,000.00 (KES 100.00 of it on top), but the price is KES 1,000.00: KES "
+            "100.00 is missing."
+        )),
         (130_000, 110_000, "Paid KES 100.00 too much: KES 1,300.00 (KES 200.00 of it on top) for a "
                            "price of KES 1,000.00."),
     ],

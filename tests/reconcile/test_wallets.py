@@ -107,7 +107,7 @@ def test_a_file_opens_with_the_balance_with_which_the_one_before_closed(
     assert told(checked([*MONTH, following[0]])) == []
     first = following[0]._replace(line_id="stm_5.1")
     (found,) = checked([*MONTH, first, following[1]]).decisions()
-    words = " The lines before are of import 1, and this one of import 2."
+    words = " The lines before come from import 1, and this one from import 2."
     assert break_sentence(found).endswith(words) == between
     assert next_step(found).startswith("Import the statement of the days between") == between
     assert found.money.minor == 20
@@ -152,8 +152,8 @@ LATE = GOES._replace(at=AT + 50 * DAY)
             [GOES, OTHER],
             [
                 "KES -7.00 moved between your own balances at 2026-10-05T09:00:00Z, by the "
-                "statement of till Utility Account, and no statement of another one has the other "
-                "side."
+                "statement of till Utility Account, but no statement of another one has the "
+                "other side."
             ],
         ),
         ([GOES, COMES._replace(reference="x", at=AT + 2 * DAY)], ["KES -7.00", "KES 7.00"]),

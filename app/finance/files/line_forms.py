@@ -271,13 +271,15 @@ class Understanding:
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
         if len(row) < width:
-            return f"the row has {len(row)} cells, and the heading {width}"
+            return f"the row has {len(row)} cells, but the heading has {width}"
         if not beyond:
             return None
         place = beyond[0] + 1
         where = f"column {place} ({tables.column_letters(place)}) has content"
         if beyond[0] >= width:
-            return f"the row has {len(row)} cells, and the heading {width}: {where}, and no name"
+            return (
+                f"the row has {len(row)} cells, but the heading has {width}: {where}, but no name"
+            )
         return (
             f"{where}, but no name in the heading: name it there, clear its cells, or set "
             'unnamed = "ignored" in a mapping'

@@ -63,7 +63,7 @@ def preview_table(
 
     form = opening.format_of(path)
     if form == "json_lines":
-        raise tables.RefusedTable(1, "the columns of JSON Lines are named by a mapping file only")
+        raise tables.RefusedTable(1, "name the columns of JSON Lines in a mapping file")
     table: tables.SourceTable
     if form == "workbook":
         most = tables.SEARCHED_ROWS + tables.BATCH

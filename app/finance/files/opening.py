@@ -45,7 +45,7 @@ class JsonLines:
         broken = [(number, row[0]) for number, row in first if isinstance(row, tuple)]
         if broken and len(broken) >= min(len(first), max(MAX_BROKEN, len(first) // 2) + 1):
             number, sentence = broken[0]
-            others = "; other lines are not, either: write one object on each line"
+            others = "; other lines have the same problem: write one object on each line"
             raise tables.RefusedTable(number, sentence + (others if len(broken) > 1 else ""))
         found: dict[str, str] = {}
         for _, row in first:
@@ -117,7 +117,7 @@ def _object_cells(
         elif len(value) > tables.MAX_CELL:
             sentence = f"has more than {tables.MAX_CELL:,} characters"
         elif cells[place]:
-            sentence = "is there twice"
+            sentence = "appears twice"
         else:
             cells[place] = value
             continue

@@ -604,7 +604,7 @@ def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> Chosen
     preset = load_preset(name, beside=_beside(request))
     if preset.kind != kind:
         raise UsageError(
-            f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): say "
+            f"the preset {preset.name} reads {KIND_NAMES[preset.kind]} ({preset.title}): use "
             f"`{COMMANDS[preset.kind]}`"
         )
     shipped = preset.name if name in shipped_presets() else ""

@@ -62,7 +62,7 @@ def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
         plain = [each.casefold() for each in heading] == ["date", "currency", "rate"]
         if not plain and heading[:1] != ["Date"]:
             raise ValueError(
-                "the heading must be date,currency,rate, or that of eurofxref-hist.csv"
+                "the heading must be date,currency,rate, or the heading of eurofxref-hist.csv"
             )
         if not plain and own != _EURO and own not in heading:
             raise ValueError(f"these are rates of the euro, and the column {own} is missing")

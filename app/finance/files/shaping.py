@@ -156,7 +156,7 @@ class Shaped:
                 if len(row) == self._width and number not in broken:
                     yield number, row
                 elif "".join(row).strip():
-                    sentence = f"the row has {len(row)} cells, and the heading {self._width}"
+                    sentence = f"the row has {len(row)} cells, but the heading has {self._width}"
                     problem = tables.Problem(row=number, column=None, sentence=sentence)
                     broken.setdefault(number, problem)
                     unfit.append((number, row))
@@ -287,7 +287,7 @@ class _Folding:
         whole = [*row, *[""] * (width - len(row))]
         for number, other in group:
             if len(other) < width or any(other[width:]):
-                sentence = f"row {number:,} has {len(other)} cells, and the heading {width}"
+                sentence = f"row {number:,} has {len(other)} cells, but the heading has {width}"
                 broken.setdefault(first, tables.Problem(row=first, column=None, sentence=sentence))
         for number, other in group[1:]:
             for place in self._compared:
@@ -654,7 +654,7 @@ class ShapedTotals:
         A total adds up all rows above or those since the last total, or has no amount.
         """
         found = self._why_not(row)
-        return None if found is None else f"is called a total, and {found}"
+        return None if found is None else f"is called a total, but {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
         """Return why the last row, which has only amounts, is no total; None if it is one."""
@@ -669,7 +669,7 @@ class ShapedTotals:
             ):
                 found = "one of its amounts is not the sum of those above"
         return None if found is None else (
-            f"has no name and no day, like a total, and {found}; set skip_last = 1 in a mapping "
+            f"has no name and no day, like a total, but {found}; set skip_last = 1 in a mapping "
             "to leave it out"
         )  # fmt: skip
 

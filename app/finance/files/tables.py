@@ -160,7 +160,7 @@ def is_quotable(cell: str) -> bool:
 def quoted(cell: str) -> str:
     """Quote a cell that may be shown; describe any other."""
     if not is_quotable(cell):
-        return "what stands there"
+        return "the value there"
     text = cell.translate(BLANKS).strip()
     return f"{text!r}" if text else "an empty cell"
 
@@ -367,8 +367,8 @@ def _zero_byte(path: Path) -> str:
 
 
 _NO_WORKBOOK: Final = (
-    "the workbook cannot be read, it is damaged from its first bytes on: export it again, or save "
-    "it as CSV"
+    "the workbook is damaged from its first bytes on, so it cannot be read: export it again, or "
+    "save it as CSV"
 )
 
 
@@ -576,8 +576,8 @@ class CsvTable:
                 if ends and cell.count(self._delimiter) == ends * (width - 1):
                     sentence = (
                         f"a cell of this row contains more rows ({ends:,}), each with as many "
-                        "cells as the heading: close its quotation marks, or double one that is "
-                        "text"
+                        "cells as the heading: close its quotation marks, or double a quotation "
+                        "mark that is text"
                     )
                     found[number] = Problem(row=number, column=None, sentence=sentence)
         return found
@@ -597,7 +597,8 @@ _MISQUOTED: Final = (
     ),
     (
         "expected after",
-        "the quotation marks of this row do not end where a cell ends: double one that is text",
+        "the quotation marks of this row do not end where a cell ends: double a quotation mark "
+        "that is text",
     ),
 )
 """Messages of the CSV reader on quotation marks, with sentences for people."""

@@ -148,7 +148,7 @@ def check_workbook(path: Path) -> None:
     if len(entries) > MAX_ENTRIES:
         raise tables.RefusedTable(1, f"the workbook has more than {MAX_ENTRIES:,} parts")
     if len({each.filename.lower() for each in entries}) < len(entries):
-        raise tables.RefusedTable(1, "the workbook has two parts of one name: save it anew")
+        raise tables.RefusedTable(1, "the workbook has two parts of one name: save it again")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise tables.RefusedTable(1, "the workbook is encrypted: save it without a password")
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -428,12 +428,12 @@ def _of_library(read: Callable[[], Given]) -> Given:
     except CalamineError as error:
         name = type(error).__name__  # its text may quote a cell
         raise tables.RefusedTable(
-            1, f"the workbook cannot be read ({name}): save it anew, or as CSV"
+            1, f"the workbook cannot be read ({name}): save it again, or as CSV"
         ) from None
     except BaseException as error:
         if type(error).__name__ != _PANIC:
             raise
-        raise tables.RefusedTable(1, "the workbook is damaged: save it anew, or as CSV") from None
+        raise tables.RefusedTable(1, "the workbook is damaged: save it again, or as CSV") from None
 
 
 # --- one sheet as a table -------------------------------------------------------------------------
@@ -653,7 +653,7 @@ def _in_child(
             raise tables.RefusedTable(
                 1,
                 f"the workbook cannot be read, {stopped}: delete cells far outside the tables in "
-                "its sheets, save it anew with a spreadsheet program, or as CSV",
+                "its sheets, save it again with a spreadsheet program, or as CSV",
             ) from None
 
 

@@ -194,11 +194,11 @@ def compared(report: PeriodReport) -> Iterator[str]:
         }[kind]
         were = "was" if what.startswith("1 ") else "were"
         by = f", as {rows[0].declared_by} declared" if rows[0].declared_by else ""
-        rest = "" if rows[0].whole else "; those of other days were compared with nothing"
+        rest = "" if rows[0].whole else "; payments of other days were not compared"
         if days:
             yield f"{what} {were} compared with {file} {days}{by}{rest}."
         elif kind == "statement":
-            its = f"its {payments} {were} compared with nothing"
+            its = f"its {payments} {were} not compared"
             yield f"{source} has no statement{own} of the period: {its}."
         else:
             yield f"{what} were not compared with {file}: its files cover no day of the period."
@@ -388,7 +388,7 @@ def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
         ("Closing", closed_words(scope)),
         ("Known as of", moment(scope.as_of, zone_named(scope.zone))),
         ("Time zone", scope.zone),
-        ("Money is placed", BASIS_WORDS[scope.basis]),
+        ("Money is dated", BASIS_WORDS[scope.basis]),
         ("Environment", _SANDBOX if scope.environment == "sandbox" else scope.environment),
     )
 

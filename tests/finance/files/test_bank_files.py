@@ -207,7 +207,7 @@ def test_an_entry_of_camt_without_a_day_in_a_statement_of_several_is_a_problem(
     assert ([each["row"] for each in rows], [each[:2] for each in problems]) == (
         [2], [(1, "booked_at")]
     )  # fmt: skip
-    assert "its statement is not of a single day" in problems[0][2]
+    assert "its statement covers more than one day" in problems[0][2]
 
 
 DOCUMENT = CAMT.partition("?>\n")[2]
@@ -308,9 +308,10 @@ def test_an_entry_of_mt940_in_a_bank_s_dialect_is_taken_where_the_balances_tie(
     assert [f"1 with {noted}." in each for each in table.notes] == [True]
     _, problems = bank(content.replace("EUR1499,00", "EUR1499,01"), folder=tmp_path)
     assert [each[0] for each in problems] == [6]
-    assert "field :61: is not as SWIFT has it" in problems[0][2]
+    assert "field :61: is not in SWIFT's form" in problems[0][2]
     assert (
-        "add up to 499.00 EUR, the balances to 499.01 EUR, a difference of 0.01" in problems[0][2]
+        "add up to 499.00 EUR, but its opening and closing balance differ by 499.01 EUR: a "
+        "difference of 0.01" in problems[0][2]
     )
 
 
@@ -332,7 +333,7 @@ def test_mark_amount_and_value_date_of_mt940_are_as_swift_has_them(
     content = MT940.replace("2612310102C500,5NTRFNONREF//BANK-1", field)
     _, problems = bank(content, folder=tmp_path)
     assert [each[0] for each in problems] == [6]
-    assert "field :61: is not as SWIFT has it" in problems[0][2]
+    assert "field :61: is not in SWIFT's form" in problems[0][2]
 
 
 @for_each(("content", "amount"), [
@@ -637,15 +638,15 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "an entry less than the balances say": (
         CAMT.replace(">51489.75<", ">51500.00<"),
-        "not what lies between its opening and its closing balance",
+        "its opening and closing balance differ by",
     ),
     "MT940 that does not add up": (
         MT940.replace("C270104EUR1499,00", "C270104EUR1499,01"),
-        "not what lies between its opening and its closing balance",
+        "its opening and closing balance differ by",
     ),
     "MT940 with an amount of another country": (
         MT940.replace(":61:270103D1,NMSC", ":61:270103D1.25,00NMSC"),
-        "field :61: is not as SWIFT has it",
+        "field :61: is not in SWIFT's form",
     ),
     "MT940 that ends early": (MT940.split(":62F:")[0], "before the closing balance"),
     "MT940 without an opening balance": (
@@ -662,21 +663,22 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "MT942 that lacks an entry": (
         MT942.replace(":61:2611021102D2,5NTRFX//BANK-2\n", ""),
-        "the entries are 0 with 0 in all, and the report counts '1KES2,5'",
+        "the file's entries are 0 with 0 in all, but the report states '1KES2,5'",
     ),
     "MT942 with an entry of another form": (MT942.replace("D2,5N", "D2.5N"), "field :61: is not"),
     "MT942 and MT940 in one file": (MT942 + MT940, "has both MT940 and MT942 messages"),
     "MT940 and MT942 in one file": (MT940 + MT942, "has both MT940 and MT942 messages"),
-    "BAI2 of the day that goes on": (BAI2.replace("USD,2/", "USD,3/"), "report within the day"),
+    "BAI2 of the day that goes on": (BAI2.replace("USD,2/", "USD,3/"), "intraday report"),
     "BAI2 of a test": (BAI2.replace("BANK,1,26", "BANK,4,26"), "the group is a test"),
     "BAI2 without a day": (BAI2.replace("1,261102,", "1,261302,"), "the group has no day"),
     "BAI2 with another control total": (
         BAI2.replace("49,+353051", "49,353052"),
-        "the amounts add up to 353051, and the control total is 353052",
+        "the amounts add up to 353051, but the control total is 353052",
     ),
     "BAI2 that lacks an entry": (
         BAI2.replace("16,475,1000,V,261103,,,000123/\n", "").replace("353051", "352051"),
-        "add up to 499.49 USD, the balances to 489.49 USD, a difference of -10.00 USD",
+        "add up to 499.49 USD, but its opening and closing balance differ by 489.49 USD: a "
+        "difference of -10.00 USD",
     ),
     "BAI2 with an amount of decimals": (
         BAI2.replace("16,475,1000,", "16,475,10.00,"),

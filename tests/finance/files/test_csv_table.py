@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_refused_where_it_ends_to_make_sense(
 
 @for_each(("rows", "said"), [
     ('"A,1.00,KES\nB,1.00,KES\n', "are not closed until the end"),
-    ('"A"x,1.00,KES\n', "double one that is text"),
+    ('"A"x,1.00,KES\n', "double a quotation mark that is text"),
     ('"' + "x\n" * 70_000, "longer than 131,072 characters: its quotation marks may not be closed"),
 ])  # fmt: skip
 def test_quotation_marks_that_do_not_fit_are_told_with_their_row(
@@ -128,8 +128,8 @@ def test_ragged_rows_are_problems_but_empty_cells_at_the_end_are_none(tmp_path: 
     rows, problems = book(content, folder=tmp_path)
     assert [row["reference"] for row in rows] == ["B", "D"]
     assert [(row, sentence) for row, _, sentence in problems] == [
-        (2, "the row has 2 cells, and the heading 3"),
-        (4, "the row has 4 cells, and the heading 3: column 4 (D) has content, and no name"),
+        (2, "the row has 2 cells, but the heading has 3"),
+        (4, "the row has 4 cells, but the heading has 3: column 4 (D) has content, but no name"),
     ]
     many, problems = book(HEADING + "A,1.00,KES" + "," * 900_000 + "\n", folder=tmp_path)
     assert (len(many), problems) == (1, [])

@@ -150,7 +150,7 @@ def test_a_total_is_not_checked_where_rows_are_left_out(tmp_path: Path) -> None:
     content = "reference,amount,currency,Sort\nA,1.00,KES,\nB,1.00,KES,no\nTotal,2.00,,\n"
     assert references(book(content, '[ignore]\nSort = ["no"]\n', folder=tmp_path)) == ["A"]
     _, problems = book(content.replace("2.00", "3.00"), folder=tmp_path)
-    assert problems[0][2].startswith("is called a total, and is not the sum")
+    assert problems[0][2].startswith("is called a total, but is not the sum")
 
 
 ROWS = "A,1.00,KES,2026-11-01\nB,2.00,KES,2026-11-01\n"
@@ -246,7 +246,7 @@ def test_rows_of_one_order_that_do_not_agree_are_a_problem(tmp_path: Path) -> No
             "row 3 has another value, although both have the same reference: rows of one "
             "order must agree",
         ),
-        (6, None, "row 7 has 2 cells, and the heading 3"),
+        (6, None, "row 7 has 2 cells, but the heading has 3"),
     ]
 
 
@@ -376,7 +376,7 @@ def test_a_total_of_amounts_whose_way_stands_beside_them_is_found(tmp_path: Path
     content = "payment_reference,Sum,DR/CR,type\np,5.00,CR,\nTotal,5.00,CR,\nTotal,5.00,,\n"
     rows, problems = statement(content, WAYS + KES, folder=tmp_path)
     assert ([row["row"] for row in rows], [each[0] for each in problems]) == ([2], [4])
-    assert problems[0][2].startswith("is called a total, and its sum depends on an empty cell")
+    assert problems[0][2].startswith("is called a total, but its sum depends on an empty cell")
 
 
 def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None:

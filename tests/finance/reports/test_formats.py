@@ -213,11 +213,11 @@ NOTHING = {"since": None, "until": None, "whole": False}
         (
             {"until": HALF, "whole": False},
             "48 payments of shop were compared with its statement from 2026-10-01 to 2026-10-15; "
-            "those of other days were compared with nothing.",
+            "those of other days were not compared.",
         ),
         (
             NOTHING,
-            "shop has no statement of the period: its 48 payments were compared with nothing.",
+            "shop has no statement of the period: its 48 payments were not compared.",
         ),
         (
             {"wallet": "Utility", "declared_by": "Ann"},

@@ -65,7 +65,7 @@ class Bai2Table(BankTable):
             if kind not in _AFTER[before]:
                 raise tables.RefusedTable(
                     number,
-                    f"a record {kind} ({_RECORDS[kind]}) is not allowed here: fetch the file anew",
+                    f"a record {kind} ({_RECORDS[kind]}) is not allowed here: fetch the file again",
                 )
             before = kind
             if kind == "02":
@@ -101,7 +101,7 @@ class Bai2Table(BankTable):
                 self._check(number, totals, 2, fields)
         if before != "99":
             raise tables.RefusedTable(
-                number, "the file ends before its last record (99): fetch it anew"
+                number, "the file ends before its last record (99): fetch it again"
             )
 
     def _records(self) -> Iterator[tuple[int, str, list[str]]]:
@@ -136,8 +136,8 @@ class Bai2Table(BankTable):
         if _at(fields, 6) == "3":
             raise tables.RefusedTable(
                 number,
-                "the group is a report within the day: import the report of the whole day, which "
-                "the bank makes afterwards",
+                "the group is an intraday report: import the report of the whole day, which the "
+                "bank makes afterwards",
             )
         digits = _at(fields, 3)
         try:
@@ -153,8 +153,8 @@ class Bai2Table(BankTable):
         if stated != totals[level]:
             raise tables.RefusedTable(
                 number,
-                f"the amounts add up to {totals[level]}, and the control total is {stated}: the "
-                "file is cut or was changed; fetch it anew",
+                f"the amounts add up to {totals[level]}, but the control total is {stated}: the "
+                "file was cut off or changed; fetch it again",
             )
         if level + 1 < len(totals):
             totals[level + 1] += stated

@@ -283,8 +283,9 @@ class _Camt:
         self._table.broken[self._number] = tables.Problem(
             row=self._number,
             column="booked_at",
-            sentence="has neither a booking date nor a value date, and its statement is not of a "
-            "single day: opening and closing balance are not of the same date",
+            sentence="has neither a booking date nor a value date, and its statement "
+            "covers more than one day: ask the bank for a file with booking "
+            "dates",
         )
         return ""
 

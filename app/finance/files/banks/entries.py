@@ -97,11 +97,11 @@ class BankTable(ABC):
         if found.difference() and found.name not in self.accepted:
             self.differs = found
             raise tables.RefusedTable(
-                row, f"{found.said()}; the file is cut or was changed: fetch it anew"
+                row, f"{found.said()}; the file was cut off or changed: fetch it again"
             )
         if found.difference():
             said = found.said()
-            self._notes.append(f"{said[0].upper()}{said[1:]}; it is taken as it is.")
+            self._notes.append(f"{said[0].upper()}{said[1:]}; it is imported unchanged.")
             found.proposal = self.accepted[found.name]
         if found.opening is None or found.closing is None:
             return
@@ -189,7 +189,7 @@ class Balances:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()
         return (
-            "the entries of the statement are not what lies between its opening and its closing "
-            f"balance: they add up to {self.moved:f}{unit}, the balances to {between:f}{unit}, a "
-            f"difference of {self.difference():f}{unit}"
+            f"the entries of the statement add up to {self.moved:f}{unit}, but its opening and "
+            f"closing balance differ by {between:f}{unit}: a difference of "
+            f"{self.difference():f}{unit}"
         )

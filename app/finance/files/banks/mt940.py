@@ -87,8 +87,8 @@ _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
 """Line break between two digits at the end of a full line of field 86 (6*65x)."""
 
 _NOT_AS_SWIFT: Final = (
-    "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, "
-    "reference), and no part of an entry can be left out, so nothing was imported"
+    "field :61: is not in SWIFT's form (value date, D or C, amount with a comma, type, "
+    "reference), so nothing was imported: ask the bank for a file in this form"
 )
 
 _BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"
@@ -119,7 +119,7 @@ class Mt940Table(BankTable):
                     raise tables.RefusedTable(
                         number,
                         "a message begins before the last one has its closing balance (:62F:): "
-                        "fetch the file anew",
+                        "fetch the file again",
                     )
                 account, currency, balance = "", "", None
             elif tag == "34F" and balance is None:
@@ -172,13 +172,13 @@ class Mt940Table(BankTable):
                 balance, ended = None, True
         if waiting is not None or balance is not None or not ended:
             raise tables.RefusedTable(
-                number, "the file ends before the closing balance (:62F:): fetch it anew"
+                number, "the file ends before the closing balance (:62F:): fetch it again"
             )
         if unusual:
             said = ", ".join(f"{count:,} with {what}" for what, count in unusual.items())
             self._notes.append(
-                f"Entries (:61:) that are not written as SWIFT has them: {said}. They were taken, "
-                "as the balances of their statements agree."
+                f"Some entries (:61:) are not in SWIFT's form: {said}. They were imported, "
+                "because the balances of their statements agree."
             )
 
 
@@ -209,7 +209,9 @@ class Mt942Table(BankTable):
             elif tag == "34F":
                 floor = _FLOOR.fullmatch(value.strip())
                 if floor is None:
-                    raise tables.RefusedTable(number, "the floor limit is not as SWIFT has it")
+                    raise tables.RefusedTable(
+                        number, "the floor limit (:34F:) is not in SWIFT's form"
+                    )
                 currency = floor["currency"]
                 if floor["amount"].strip("0,"):
                     least = floor["amount"].rstrip(",").replace(",", ".")
@@ -253,8 +255,8 @@ def _check_counted(
     if stated not in (booked, every):
         raise tables.RefusedTable(
             number,
-            f"the entries are {booked[0]:,} with {booked[1]:f} in all, and the report counts "
-            f"{value.strip()[:40]!r}: the file is cut or was changed; fetch it anew",
+            f"the file's entries are {booked[0]:,} with {booked[1]:f} in all, but the report "
+            f"states {value.strip()[:40]!r}: the file is cut or was changed; fetch it again",
         )
 
 
@@ -284,7 +286,7 @@ def _balance_in(number: int, value: str) -> re.Match[str]:
     found = _BALANCE.fullmatch(value.strip())
     if found is None:
         raise tables.RefusedTable(
-            number, "the balance is not as SWIFT has it, such as C261101KES1000,00"
+            number, "the balance is not in SWIFT's form, such as C261101KES1000,00"
         )
     return found
 

@@ -79,7 +79,7 @@ class OfxTable(BankTable):
         text = _without_marks(text)
         begins = re.search(r"<OFX>", text, re.IGNORECASE)
         if begins is None:
-            raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
+            raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it again")
         self._body = text[begins.start() :]
 
     def _rows(self) -> Iterator[Row]:
@@ -124,7 +124,7 @@ class OfxTable(BankTable):
                 raise tables.RefusedTable(
                     max(number, 1),
                     f"the bank's answer has no whole statement, but the error {code} "
-                    f"({_ERRORS.get(code, 'see the bank')}): fetch it anew",
+                    f"({_ERRORS.get(code, 'see the bank')}): fetch it again",
                 )
             elif name == "CURDEF":
                 currency = value
@@ -137,7 +137,7 @@ class OfxTable(BankTable):
                         max(number, 1), f"more than {MAX_OPEN} elements are open at a time"
                     )
         if entry is not None or not re.search(r"</OFX>\s*\Z", self._body, re.IGNORECASE):
-            raise tables.RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
+            raise tables.RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it again")
 
 
 def _without_marks(text: str) -> str:
@@ -155,7 +155,7 @@ def _without_marks(text: str) -> str:
                     raise tables.RefusedTable(
                         1,
                         f"the file ends within a section {opens} that has no {closes}: fetch it "
-                        "anew",
+                        "again",
                     )
                 if opens != "<!--":
                     parts.append(escape(text[begins + len(opens) : ends]))
@@ -163,7 +163,7 @@ def _without_marks(text: str) -> str:
                 break
         else:
             raise tables.RefusedTable(
-                1, "the file declares a document type or entities: fetch it anew"
+                1, "the file declares a document type or entities: fetch it again"
             )
     return "".join((*parts, text[at:]))
 
