@@ -393,7 +393,7 @@ async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
     await import_bank_and_statement(nairobi)
     await save_rules(context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     await reconcile_period(context, RunRequest(), progress=lambda _: None)
-    said = "KES 7.00 on 2026-10-07 , and no payout"
+    said = "KES 7.00 on 2026-10-07 , but no payout"
     async with nairobi.signed_in("finance") as client:
         found = await breaks(client, "?cause=bank_line_unknown")
         (seen,) = found["breaks"]
@@ -405,7 +405,7 @@ async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
         paths = ("/proposals", f"/proposals/{waits['id']}")
         pages += [form.text, *[(await client.get(path)).text for path in paths]]
     assert "Proposed to a second person" in shown(sent.text)
-    assert "at 2026-10-06T21:00:00Z, and no payout" in seen["sentence"]
+    assert "at 2026-10-06T21:00:00Z, but no payout" in seen["sentence"]
     for page in pages:
         assert said in shown(page)
         assert "T21:00:00Z" not in shown(page)

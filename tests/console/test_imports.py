@@ -388,7 +388,7 @@ async def test_a_statement_is_offered_only_as_one_of_its_providers_sources(
         wrong = await upload(client, content, source="mpesa")
     assert (taken["state"], taken["kind"], taken["source"]) == ("to_confirm", "statement", "stripe")
     assert wrong.status_code == 400
-    assert "no statement of mpesa, whose profile is mpesa_stk" in shown(wrong.text)
+    assert "not a statement of mpesa, whose profile is mpesa_stk" in shown(wrong.text)
     async with with_sources(console, mpesa=mpesa, de=stripe, fr=stripe) as client:
         sent = await drop(client, ("payouts.csv", content))
         found = (await client.get(f"{place(sent)}.json")).json()
