@@ -165,7 +165,7 @@ async def test_what_cannot_be_made_is_said(ask: Ask, driver: Driver, maker: Make
         ("from=2026-02-01&to=2026-01-01", "from must be before to"),
         ("from=2026-13-01&to=2026-12-31", "from is a day"),
         ("from=2026-01-01&to=soon", "to: "),
-        ("from=2026-01-01&to=2026-12-31&basis=paid", "basis is one of"),
+        ("from=2026-01-01&to=2026-12-31&basis=paid", "basis must be one of"),
         ("from=2026-01-01&to=2026-12-31&as_of=9999-01-01T00:00:00Z", "as_of lies in the future"),
         ("from=2001-01-01&to=2026-12-31", "120 months"),
     ):
@@ -235,7 +235,7 @@ async def test_a_journal_that_is_too_long_is_refused(
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
     assert "`tallyhook report journal`, or" in refused.json()["detail"]
     for query, word in (
-        ("&format=pdf", "format is one of beancount, csv"),
+        ("&format=pdf", "format must be one of beancount, csv"),
         ("&as_of=x", "as_of: "),
     ):
         refused = await ask(JOURNAL + query)

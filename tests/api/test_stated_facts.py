@@ -199,15 +199,18 @@ async def test_only_an_order_that_began_after_the_restore_is_known(
         ({"amount": "0", "free": "yes"}, "free must be true or false"),
         ({"tenders": "30"}, "tenders must be a list"),
         ({"tenders": [{"kind": "gift_card", "amount": "1.00"}] * 21}, "tenders must be a list"),
-        ({"tenders": ["30"]}, "tenders[0] has a kind and an amount"),
-        ({"tenders": [{"kind": "gift_card"}]}, "tenders[0] has a kind and an amount"),
+        ({"tenders": ["30"]}, "tenders[0] must have a kind and an amount"),
+        ({"tenders": [{"kind": "gift_card"}]}, "tenders[0] must have a kind and an amount"),
         ({"tenders": [{"kind": "gift card 1234", "amount": "1.00"}]}, "tenders[0].kind"),
         ({"tenders": [{"kind": 7, "amount": "1.00"}]}, "tenders[0].kind"),
         ({"tenders": [{"kind": "gift_card", "amount": "0.00"}]}, "more than zero"),
         ({"tenders": [{"kind": "gift_card", "amount": "1.001"}]}, "decimals"),
         ({"tenders": [{"kind": "gift_card", "amount": "1500.01"}]}, "must not exceed the amount"),
         ({"tenders": [{"kind": "a", "amount": "800"}] * 2}, "must not exceed the amount"),
-        ({"amount": "0", "free": True, "tenders": [{"kind": "a", "amount": "1"}]}, "at most"),
+        (
+            {"amount": "0", "free": True, "tenders": [{"kind": "a", "amount": "1"}]},
+            "must not exceed",
+        ),
     ],
 )
 async def test_each_mistake_of_a_price_is_named(

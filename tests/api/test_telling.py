@@ -103,8 +103,8 @@ async def test_a_payment_is_of_the_order_that_the_shop_named_and_of_no_other(
     [
         ({}, "a list"),
         ([{}] * 51, "a list"),
-        (["pay_1"], "references[0] has a source"),
-        ([PAYMENT, {"source": "shop"}], "references[1] has a source"),
+        (["pay_1"], "references[0] must have a source"),
+        ([PAYMENT, {"source": "shop"}], "references[1] must have a source"),
         ([{**PAYMENT, "session": "cs_1"}], "either a session or a payment"),
         ([{**PAYMENT, "order": "x"}], "either a session or a payment"),
         ([{"source": "elsewhere", "payment": "pay_1"}], "references[0].source must be one of shop"),

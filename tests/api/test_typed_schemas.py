@@ -96,9 +96,9 @@ def test_a_body_of_texts_is_read_by_its_type_and_each_mistake_is_named() -> None
     assert texts(body, StatedDocument) == {"kind": "b", "reason": "so"}
     for given, faults in (
         ('{"kind": "c", "x": 1}', "'x' is not known; kind is none of a, b; reason is missing"),
-        ('{"kind": "a", "reason": " "}', "reason has not 1 to 5 characters"),
-        ('{"kind": "a", "reason": "longer"}', "reason has not 1 to 5 characters"),
-        ('{"kind": "a", "reason": "so", "more": null}', "more is no text"),
+        ('{"kind": "a", "reason": " "}', "reason must have 1 to 5 characters"),
+        ('{"kind": "a", "reason": "longer"}', "reason must have 1 to 5 characters"),
+        ('{"kind": "a", "reason": "so", "more": null}', "more is not a text"),
     ):
         with pytest.raises(ApiProblem) as refused:
             texts(given.encode(), StatedDocument)
