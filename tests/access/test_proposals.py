@@ -399,7 +399,7 @@ async def test_an_own_token_ends_with_a_person_or_by_one(context: AppContext) ->
     for token in (first, second):
         with pytest.raises(TokenNotInForce):
             await holder_of(context, token)
-    with pytest.raises(NotFoundError, match="no operator in force named Ben"):
+    with pytest.raises(NotFoundError, match="no active operator named Ben"):
         await issue_own_token(context, operator="Ben", until="1d", by="Boss")
     with pytest.raises(UsageError, match="this takes admin"):
         await issue_own_token(context, operator="Ann", until="1d", by="Ann")
