@@ -267,8 +267,7 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking about an event, and log the reason once. The order's ledger stays pending and
-    names the reason."""
+    """Stop asking about an event, and log the reason once. The order's ledger stays pending."""
     log.error("an event was not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)
