@@ -319,7 +319,6 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
     """Return all complete lines, their end in bytes, and whether a cut line follows."""
     lines: list[JournalLine] = []
     whole = 0
-    file.seek(0)
     raws = file.read().splitlines(keepends=True)
     for place, raw in enumerate(raws):
         text = raw.removesuffix(b"\n").decode("ascii", "replace")

@@ -45,19 +45,7 @@ async def begin_journal(context: AppContext) -> None:
     journal = erasure_journal.make_journal(path, at=context.clock.now())
     # Even with little disk space: the start continues in that case.
     async with context.database.writer.transaction() as connection:
-        await be_with(connection, journal)
-
-
-async def be_with(
-    connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
-) -> None:
-    """Store the name and the first line of the database's journal.
-
-    instead  whether to replace the name of another journal, if one is stored
-    """
-    first = journal.lines[0]
-    await erase_store.note_journal(connection, journal.name, instead=instead)
-    await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
+        await erase_store.note_journal(connection, journal.name)
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:

@@ -44,7 +44,7 @@ from app.orders.set_aside import HOLDING
 from app.privacy import erase_store, erase_texts, erasure_journal
 from app.privacy.erase_finding import Erasure
 from app.privacy.erase_rules import next_look
-from app.privacy.fit_journal import WAITS, be_with, fitted, note_lines, sentence_of
+from app.privacy.fit_journal import WAITS, fitted, note_lines, sentence_of
 from app.receiving import inbox_store, phone_store
 from app.receiving.inbox import Inbox, inbox_of
 from app.receiving.reader import Reader, ReaderContext
@@ -293,7 +293,7 @@ class ErasureReplay:
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
         """Carry out all lines of a journal in a restored database that nobody serves."""
         async with self.context.database.writing() as connection:
-            await be_with(connection, journal)
+            await erase_store.note_journal(connection, journal.name)
             now, numbers = self.context.clock.now(), [line.number for line in journal.erased]
             await note_lines(connection, journal, since=now)
             await erase_store.note_pending(connection, numbers, since=now)
@@ -610,7 +610,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     async with context.database.writing() as connection:
         who = await permitted(connection, by=without.by, action=action)
         await erase_store.forget_pending(connection)  # of the journal that is lost
-        await be_with(connection, journal, instead=True)
+        await erase_store.note_journal(connection, journal.name, instead=True)
         unread = 0 if lines else max(len(copy) - 1, 0)
         facts = {"lines": len(journal.erased), "unread": unread}
         await note_in_trail(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.access.operator_store import audit_entries
 from app.access.operators import Proven, asking_by_token, register_operator
@@ -38,9 +39,10 @@ from app.privacy.erase import (
     traces_left,
 )
 from app.privacy.erase_finding import Erasure, ErasureFinder
-from app.privacy.fit_journal import fitting_journal
+from app.privacy.fit_journal import fitting_journal, is_pending
+from app.privacy.pending_erasures import PendingErasures
 from app.privacy.replay_erasures import ErasureReplay
-from reconcile.instants import DAY
+from reconcile.instants import DAY, Instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import with_settings
 from tests.copied import copy_of
@@ -389,13 +391,22 @@ async def test_what_was_begun_is_carried_out_though_nothing_is_known_of_who_is_a
     finishes it, whatever they ask for. Who only looks changes nothing."""
     journal = await fitting_journal(driver.context)
     ids = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id = 'e1'")]
-    journal.append({"deliveries": ids}, at=driver.clock.now())
+    of_order = journal.key.digest("orders", "ORD-1")
+    journal.append({"deliveries": ids, "orders": [of_order]}, at=driver.clock.now())
     bodies = "SELECT count(*) FROM deliveries WHERE event_id = 'e1' AND body IS NOT NULL"
     for dry_run, left in ((True, 1), (False, 0)):
         with pytest.raises(NotFoundError):
             await erased(driver, phone="254700000001", dry_run=dry_run)
         assert driver.rows(bodies) == [(left,)]
-        assert driver.rows("SELECT count(*) FROM erasures") == [(len(journal.lines) - left,)]
+        assert driver.rows("SELECT count(*) FROM erasures") == [(0 if left else 3,)]
+        assert await pending(driver) == [bool(left), bool(left), False]
+    journal.append({"wholes": ids}, at=Instant(driver.clock.now() + 1))
+    assert await pending(driver) == [True, False, False]
+
+
+async def pending(driver: Driver) -> list[bool]:
+    """Return whether an erasure is unfinished: any, one of ORD-1, one of ORD-2."""
+    return [await is_pending(driver.context, order=each) for each in (None, "ORD-1", "ORD-2")]
 
 
 @pytest.mark.parametrize(
@@ -532,7 +543,7 @@ async def asked_for(driver: Driver, **words: Any) -> Erasure:
 
 async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path: Path) -> None:
     """Retention let the event's own bytes go, and the digest; the request that brought it stays as
-    long as another order needs it. What could not be read yet needs it, too."""
+    long as another order needs it. What could not be read yet needs it, too, until it was read."""
     async with service(tmp_path, PROFILE, with_worker=False) as driver:
         driver.context = driver.service.context
         await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
@@ -549,6 +560,12 @@ async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path:
         ((left,),) = driver.rows("SELECT body FROM envelopes WHERE body IS NOT NULL")
         assert b"EV4" in left
         assert driver.rows("SELECT count(body) FROM deliveries") == [(2,)]
+        for day, bodies in ((41, 1), (42, 0)):
+            driver.clock.put(T + day * DAY)
+            await PendingErasures(driver.context).work()
+            assert driver.rows("SELECT count(body) FROM envelopes") == [(bodies,)]
+            async with driver.context.database.writing() as connection:
+                await connection.execute(text("UPDATE deliveries SET verdict = 'stored'"))
 
 
 class Killed(BaseException):
@@ -575,6 +592,8 @@ async def test_what_was_killed_after_the_bodies_is_done_to_its_end(
             with pytest.raises(Killed):
                 await asked_for(driver, **words)
         assert held(tmp_path, PHONE)
+        pending = [await is_pending(driver.context, order=each) for each in (None, "O-1", "O-2")]
+        assert pending == [True, True, False]
         with pytest.raises(NotFoundError):
             await asked_for(driver, phone="254700000009")
         assert driver.rows("SELECT body FROM envelopes") == [(None,)]
