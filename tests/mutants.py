@@ -67,7 +67,8 @@ PARTS: Final = {
         ("reconcile/ledger/", "reconcile/money.py", "reconcile/instants.py"),
         _tests(
             reconcile="scenarios golden nameless history settle revise money instants plain"
-            " details pinned laws_by_generation"
+            " details pinned laws_by_generation attention answers grouping positions tenders"
+            " refunded_sums"
         ),
     ),
     "receiving": Part(
@@ -89,7 +90,8 @@ PARTS: Final = {
     "erase": Part(
         ("app/privacy/eras", "app/privacy/fit_journal.py", "app/privacy/replay_erasures.py"),
         _tests(
-            privacy="erase erase_unknown erasure_journal erase_kept erase_words markers",
+            privacy="erase erase_unknown erasure_journal erase_kept erase_rules erase_words markers"
+            " retained",
             console="support_pages",
             cli="restore_erased people_and_data",
         ),

@@ -97,6 +97,7 @@ def test_of_other_findings_the_first_is_told_and_how_many_more_there_are() -> No
     assert finding_sentence("dispute_open", one.facts) == f"{said}; 4 more are like it"
     assert plain_finding(one).endswith("it is not decided yet. 4 more are like it.")
     assert staff_finding(one).endswith("while it is open. 4 more are like it.")
+    assert len(grouped([one] * 3)) == 3
 
 
 def test_staff_read_each_thing_to_do_once() -> None:
