@@ -14,7 +14,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt lint types bench nightly mutants lock sbom clean
+.PHONY: help run test check fmt write lint types bench nightly mutants lock sbom clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -29,6 +29,10 @@ test: $(MADE) ## the whole test suite but for its long forms; ARGS goes to pytes
 fmt: $(MADE) ## write all files in the project's form
 	@$(BIN)/ruff check -q --fix-only .
 	@$(BIN)/ruff format .
+
+write: $(MADE) ## write what is generated: names, tables in pages, explained settings, the verifier's digest
+	@$(BIN)/python -m app.cli.page_tables
+	@$(BIN)/python -m tests.architecture.public_names --write
 
 lint: $(MADE) ## look for breaches of the rules of form
 	@$(BIN)/ruff check .

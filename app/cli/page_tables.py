@@ -1,20 +1,24 @@
 """Tables in Markdown pages that are generated from the program.
 
-`python -m app.cli.page_tables` writes them, and the digest of this release's verifier. Tests check
-that all are up to date.
+`python -m app.cli.page_tables` writes them, explained settings in config.example.env, and the
+digest of this release's verifier. Tests check that all are up to date.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final
 
 import typer
 
 from app.cli.main import SECTIONS, application
+from app.config.load import bounds_of, declared
 from app.evidence.rendering import verifier_digest
 from app.privacy.places import places_table
 
 ROOMS: Final = Path(__file__).parents[1]
+EXAMPLE: Final = ROOMS.parent / "config.example.env"
 
 
 def command_table() -> str:
@@ -59,8 +63,27 @@ def with_table(page: str, table: str) -> str:
     return "\n".join([*lines[:begin], *rows, *lines[end:]])
 
 
+def with_settings(example: str) -> str:
+    """Return config.example.env with the numbers that their declarations explain. Each has a block
+    with explanation, bounds and default. A new block follows the setting declared before it."""
+    blocks = example.rstrip("\n").split("\n\n")
+    after = 1
+    for name, field in declared():
+        there = [n for n, each in enumerate(blocks) if re.search(f"(?m)^#?{name}=", each)]
+        begin, end = (there[0], there[0] + 1) if there else (after, after)
+        if field.description:
+            low, high = bounds_of(field)
+            lines = wrap(f"{field.description} {low:,} to {high:,}.", 98)
+            text = "".join(f"# {line}\n" for line in lines)
+            blocks[begin:end] = [f"{text}{name}={field.default}"]
+            end = begin + 1
+        after = end
+    return "\n\n".join(blocks) + "\n"
+
+
 if __name__ == "__main__":
     for name, table in TABLES.items():
         path = ROOMS / name
         path.write_text(with_table(path.read_text("utf-8"), table()), "utf-8")
+    EXAMPLE.write_text(with_settings(EXAMPLE.read_text("utf-8")), "utf-8")
     (ROOMS / "evidence" / "verify.sha256").write_text(verifier_digest(), "utf-8")

@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from app.config.config_file import (
     CONFIG,
@@ -77,16 +78,26 @@ OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
 
 def known_variables() -> tuple[str, ...]:
     """Return the names of all variables. `<NAME>` stands for a source's name."""
-    names = [PREFIX + name for name in OF_COMMANDS]
-    for field in Settings.model_fields:
-        if field == "sources":
-            nested = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]
-        elif field in SECTIONS:
-            nested = [f"{field}__{name}".upper() for name in SECTIONS[field].model_fields]
-        else:
-            nested = [field.upper()]
-        names += [PREFIX + name for name in nested]
-    return tuple(names)
+    of_source = [f"SOURCES__<NAME>__{name.upper()}" for name in SourceSettings.model_fields]
+    others = [name for name, _ in declared()]
+    return (*(PREFIX + name for name in (*OF_COMMANDS, *of_source)), *others)
+
+
+def declared() -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the variable and the declaration of each setting, except the settings of sources."""
+    for name, field in Settings.model_fields.items():
+        if name in SECTIONS:
+            for inner, each in SECTIONS[name].model_fields.items():
+                yield f"{PREFIX}{name}__{inner}".upper(), each
+        elif name != "sources":
+            yield f"{PREFIX}{name}".upper(), field
+
+
+def bounds_of(field: FieldInfo) -> tuple[int, int]:
+    """Return the smallest and the largest value of a number."""
+    low = next(part.ge for part in field.metadata if hasattr(part, "ge"))
+    high = next(part.le for part in field.metadata if hasattr(part, "le"))
+    return low, high
 
 
 _SECRETS_OF_SECTIONS: Final = (
@@ -153,9 +164,7 @@ def _sentence(mistake: Any, field: str) -> str:
     units = {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}
     unit = units.get(field.rpartition("_")[2], "")
     fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
-    metadata = next(each[field].metadata for each in fields if field in each)
-    low = next(part.ge for part in metadata if hasattr(part, "ge"))
-    high = next(part.le for part in metadata if hasattr(part, "le"))
+    low, high = bounds_of(next(each[field] for each in fields if field in each))
     return f"must be a whole number{unit} from {low:,} to {high:,}"
 
 

@@ -453,8 +453,10 @@ MerchantWords = Annotated[
 Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-z0-9_-]{1,40}$")]
 
 
-def _number(default: int, low: int, high: int) -> Any:
-    return Field(default=default, ge=low, le=high)
+def _number(default: int, low: int, high: int, explained: str | None = None) -> Any:
+    """Declare a number with its bounds, and explain it. `make write` copies the declaration to
+    config.example.env."""
+    return Field(default=default, ge=low, le=high, description=explained)
 
 
 class Section(BaseModel):
@@ -743,8 +745,8 @@ class Settings(BaseModel):
     closing_margin_days: int = _number(10, 1, 60)
 
     longpoll_max_s: int = _number(60, 1, 600)
-    page_max: int = _number(1000, 1, 10_000)
-    worker_batch: int = _number(500, 1, 10_000)
+    page_max: int = _number(1000, 1, 10_000, "Maximum number of rows on one page of a listing.")
+    worker_batch: int = _number(500, 1, 10_000, "Maximum number of due orders folded at once.")
 
     log_format: Annotated[Literal["json", "console", "auto"], BeforeValidator(lowered)] = "auto"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lowered)] = (

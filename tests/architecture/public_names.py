@@ -1,11 +1,10 @@
 """Public names: settings, commands, keys, columns and metrics that others rely on.
 
 `public_names.txt` has the promised names; here they are asked of the program itself, and
-`tests/architecture/test_public_names.py` compares. To add new ones:
+`tests/architecture/test_public_names.py` compares. `make write` adds new ones. To remove some,
+which breaks somebody's program, alert or query:
 
-    .venv/bin/python -m tests.architecture.public_names --write
-
-It refuses to remove a name without `--drop`, which breaks somebody's program, alert or query.
+    .venv/bin/python -m tests.architecture.public_names --write --drop
 
 Left out are keys that neither the API's description nor a document made here has, such as those of
 listings, and values, except the closed vocabularies.
@@ -54,7 +53,7 @@ from tests.architecture.tree import ROOT, Module, parsed
 from tests.reconcile.test_golden import LEDGERS
 
 LIST = Path(__file__).with_name("public_names.txt")
-WRITING = ".venv/bin/python -m tests.architecture.public_names --write"
+WRITING = "make write"
 HEAD = f"""\
 # Names that others rely on, asked of the program itself by tests/architecture/public_names.py.
 # New ones: {WRITING}

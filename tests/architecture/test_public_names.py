@@ -25,8 +25,7 @@ def test_a_lost_name_and_a_new_one_are_reported() -> None:
     now = {"alarms": frozenset({"clock", "quiet"})}
     assert list(differences(WAS, now, "alarms")) == [
         "alarms: silence is public: keep it or an alias",
-        "alarms: quiet is new: add it to tests/architecture/public_names.txt with "
-        "`.venv/bin/python -m tests.architecture.public_names --write`",
+        "alarms: quiet is new: add it to tests/architecture/public_names.txt with `make write`",
     ]
 
 

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from app.cli.page_tables import with_settings
 from app.config.config_file import PREFIX
-from app.config.load import OF_COMMANDS, known_variables, load_settings
+from app.config.load import OF_COMMANDS, declared, known_variables, load_settings
 from app.config.settings import SECTIONS, Settings
 from app.core.errors import ConfigurationError
 from tests.evidence.witness import TestWitness
@@ -26,7 +26,15 @@ def lines() -> dict[str, tuple[bool, str]]:
 
 def test_it_lists_every_setting_and_no_other() -> None:
     known = {name.replace("<NAME>", "SHOP") for name in known_variables()}
-    assert set(lines()) == known - {PREFIX + name for name in OF_COMMANDS}
+    wanted = known - {PREFIX + name for name in OF_COMMANDS}
+    assert set(lines()) == wanted, "`make write` adds a number that its declaration explains"
+
+
+def test_explained_numbers_are_copied_from_their_declarations() -> None:
+    text = EXAMPLE.read_text()
+    assert with_settings(text) == text, "run `make write`"
+    without = re.sub(r"\n\n[^\n]+\nTALLYHOOK_PAGE_MAX=\d+", "", text)
+    assert without != text == with_settings(without)
 
 
 @pytest.mark.parametrize("field", sorted(Settings.model_fields.keys() - {"sources", *SECTIONS}))
@@ -42,17 +50,13 @@ def test_each_setting_stands_with_its_default(field: str) -> None:
 
 def test_the_bounds_of_each_setting_stand_above_it_also_in_sections() -> None:
     text = EXAMPLE.read_text().splitlines()
-    kinds: dict[str, type[BaseModel]] = {"": Settings}
-    kinds |= {f"{name.upper()}__": kind for name, kind in SECTIONS.items()}
-    for section, kind in kinds.items():
-        for field, info in kind.model_fields.items():
-            name = f"{PREFIX}{section}{field.upper()}="
-            end = max((number for number, line in enumerate(text) if name in line), default=0)
-            begin = max((number for number, line in enumerate(text[:end]) if not line), default=0)
-            above = " ".join(text[begin:end])
-            for bound in info.metadata:
-                for limit in (getattr(bound, "ge", None), getattr(bound, "le", None)):
-                    assert limit is None or re.search(rf"\b{limit:,}\b", above), (name, limit)
+    for name, info in declared():
+        end = max((number for number, line in enumerate(text) if f"{name}=" in line), default=0)
+        begin = max((number for number, line in enumerate(text[:end]) if not line), default=0)
+        above = " ".join(text[begin:end])
+        for bound in info.metadata:
+            for limit in (getattr(bound, "ge", None), getattr(bound, "le", None)):
+                assert limit is None or re.search(rf"\b{limit:,}\b", above), (name, limit)
 
 
 def test_each_setting_has_a_reason_above_it() -> None:

@@ -125,7 +125,7 @@ def test_a_changed_word_is_noticed() -> None:
 
 @pytest.mark.parametrize("page", TABLES)
 def test_a_table_of_what_the_program_knows_is_current(page: str) -> None:
-    """`python -m app.cli.page_tables` would change nothing."""
+    """`make write` would change nothing."""
     text = (ROOT / "app" / page).read_text(encoding="utf-8")
     assert with_table(text, TABLES[page]()) == text
 
