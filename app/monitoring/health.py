@@ -18,7 +18,6 @@ from app.database.nodes import Nodes, NodesWatch
 from app.database.statements import run
 from app.database.takeover import server_moved
 from app.orders import counter_store, notification_store
-from app.privacy.copies import last_backup
 from app.providers.provider_client import trusted_until
 from app.receiving import append_store, due_store, inbox_store
 from app.receiving.inbox import inbox_of
@@ -242,6 +241,6 @@ async def store_state(context: AppContext) -> StoreState:
             kept=inbox.writer.kept_size,
             faults=inbox.queue.faults + inbox.append_faults,
             left=await departure_store.last_to_leave(connection),
-            backup=await last_backup(connection),
+            backup=await run(connection, inbox_store.last_backup),
             refuses=refuses,
         )

@@ -20,10 +20,10 @@ from app.database.facts import DatabaseFacts
 from app.database.gaps import Gap
 from app.database.servers import AWAITS_STANDBY
 from app.monitoring.service_note import ANSWERED_BY, ServiceNote
-from app.privacy.fit_journal import JournalState
 from app.providers.provider_client import Probe
 from app.providers.schemes import TOKENS
 from app.providers.sections import Profile
+from app.receiving.journal_state import JournalState
 from app.receiving.source_state import SourceState
 from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 

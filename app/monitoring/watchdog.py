@@ -31,9 +31,9 @@ from app.orders import counter_store, hold_store, notification_store
 from app.orders.clock_correction import clock_alarm
 from app.orders.notify_shop import destination_of
 from app.orders.unallocated import UnallocatedTotals, unallocated_totals
-from app.privacy import fit_journal
 from app.receiving import inbox_store, unread
 from app.receiving.caught_up import behind_s
+from app.receiving.journal_state import long_pending
 from app.receiving.refusals import RefusedAges
 from app.receiving.source_state import SourceState, SourceWord, explained_states, source_states
 from app.sealing import departure_store, log_store
@@ -468,7 +468,7 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     dated=True,
 )
 async def _erasures(watched: Watched) -> Alarm | None:
-    count, reasons, since = await fit_journal.long_pending(watched.context)
+    count, reasons, since = await long_pending(watched.context)
     if not count:
         return None
     lines = counted(count, "line of the journal of erasures is", "lines of the journal are")

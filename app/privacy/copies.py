@@ -1,4 +1,4 @@
-"""Copies of stored data: when the last backup was made, and copies that an erasure does not reach.
+"""Copies of stored data: notes of backups, and copies that an erasure does not reach.
 
 The time of the last backup is in the database, for alarms. The trail names backups, and every
 export about an order or a person. Leaves out log lines and period reports, which have only
@@ -20,13 +20,9 @@ from app.database.statements import run
 from app.privacy.whose import is_of, masked
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_loss_store import LOST_AS
-from app.receiving.inbox_store import counter, put_counter
+from app.receiving.inbox_store import LAST_BACKUP, last_backup, put_counter
 from reconcile.documents import InstantText
 from reconcile.instants import DAY, Instant, format_instant
-
-LAST_BACKUP: Final = "last backup"
-"""Counter of the last backup, in microseconds of Unix time. deploy/compose/compose.yaml sets it,
-too."""
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
@@ -46,12 +42,6 @@ async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
 def shown_name(file: Path) -> str:
     """Return a file's name for the trail, without the folder and with numbers masked."""
     return masked_at_sight(file.stem) + file.suffix
-
-
-async def last_backup(connection: Connection) -> Instant | None:
-    """Return the moment of the last noted backup, or None."""
-    noted = await run(connection, counter, LAST_BACKUP)
-    return Instant(noted) if noted else None
 
 
 MOST_BACKUPS: Final = 1_000
@@ -179,7 +169,7 @@ async def _backups(
             connection, action=action, before=AFTER_ALL, limit=MOST_BACKUPS
         )
         found += [copy for each in entries for copy in copies(each)]
-    latest = await last_backup(connection)
+    latest = await run(connection, last_backup)
     if latest is not None and all(each.at < latest for each in found):
         found.append(TakenCopy(what="a backup", name="by another tool, such as pg_dump",
                                at=latest, who="the machine", until=until(latest)))  # fmt: skip

@@ -20,7 +20,6 @@ from app.core.jobs import silent
 from app.core.masking import hint_pattern, is_written_out, written_out, written_pattern
 from app.database.marks import MARK
 from app.database.statements import (
-    PlainConnection,
     insert_rows,
     run,
     select_in,
@@ -477,23 +476,6 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
         {"name": _NAME},
     )
     return [row[0] for row in rows]
-
-
-class PendingLine(NamedTuple):
-    """Line of the journal that is not carried out yet.
-
-    why  code for why the line must wait, or empty
-    """
-
-    number: int
-    since: Instant
-    why: str
-
-
-def pending_lines(connection: PlainConnection) -> list[PendingLine]:
-    """Return the journal's lines that are not carried out in this database yet."""
-    rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
-    return [PendingLine(*row) for row in rows]
 
 
 async def note_pending(

@@ -4,10 +4,8 @@ records which lines must still be carried out.
 Leaves out: which data a line empties, and how (`replay_erasures`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
@@ -15,23 +13,9 @@ from app.core.logs import log
 from app.database.engine import Connection
 from app.database.statements import run
 from app.privacy import erase_store, erasure_journal
-from app.receiving.restriction_store import restriction_totals
-from reconcile.instants import MINUTE, Duration, Instant
-
-PATIENCE: Final[Duration] = Duration(10 * MINUTE)
-"""Time for which an erasure may be unfinished without an alarm."""
-
-WAITS: Final[Mapping[str, str]] = {
-    "": "they were started but not completed: the service completes them within an hour, or "
-    "`tallyhook db restored` does so now",
-    "set_aside": "their data is in deliveries that are set aside: see the log, then run "
-    "`tallyhook deliveries poisoned --retry`",
-    "refused": "their data was refused in this database but read before the erasure: correct the "
-    "secret or the profile, then run `tallyhook deliveries reverify`",
-    "unread": "their data is unreadable in this database but was read before the erasure: correct "
-    "the profile, then run `tallyhook reindex`",
-}
-"""Texts on why lines are pending, and what to do, by the stored code."""
+from app.receiving.journal_state import WAITS, JournalState
+from app.receiving.restriction_store import pending_lines, restriction_totals
+from reconcile.instants import Instant
 
 
 async def begin_journal(context: AppContext) -> None:
@@ -82,37 +66,13 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
     return journal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalState:
-    """State of the journal of erasures.
-
-    path     the file; None if no setting names one
-    begun    whether this database has a journal
-    problem  why the journal cannot be used, and what to do
-    pending  number of lines that are not carried out in this database yet
-    waits    why these lines wait, and what to do
-    torn     whether the last line was cut short
-    restricted  number of things that an erasure could not empty yet
-    next_end    when the next restriction ends; None if unknown
-    """
-
-    path: Path | None
-    begun: bool
-    problem: str | None = None
-    pending: int = 0
-    waits: Sequence[str] = ()
-    torn: bool = False
-    restricted: int = 0
-    next_end: Instant | None = None
-
-
 async def journal_state(context: AppContext) -> JournalState:
     """Return the state of the journal, without changing anything."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.known_lines(connection))
-        waiting = await run(connection, erase_store.pending_lines)
+        waiting = await run(connection, pending_lines)
         restricted, next_end, _ = await run(connection, restriction_totals)
     if path is None:
         without = "is not set, but this database uses a journal of erasures; name its file"
@@ -136,16 +96,6 @@ async def journal_state(context: AppContext) -> JournalState:
     )
 
 
-async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines are pending for longer than PATIENCE or must wait, why, and since
-    when."""
-    now = context.clock.now()
-    waiting = await context.database.on_snapshot(erase_store.pending_lines)
-    long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
-    since = min((each.since for each in long), default=None)
-    return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
-
-
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
     """Return whether the journal has an unfinished erasure of an order, or of anything.
 
@@ -155,7 +105,7 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.known_lines(connection))
-        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
+        numbers = {each.number for each in await run(connection, pending_lines)}
     if path is None or not begun:
         return False
     journal = await fitted(context, path)
@@ -189,7 +139,7 @@ async def take_up(
     """Store the journal's lines that the database lacks, as pending. Return all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
-        numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
+        numbers = {each.number for each in await run(connection, pending_lines)}
     return [line for line in journal.lines if line.number in numbers]
 
 

@@ -93,10 +93,10 @@ class PendingErasures:
 
 def _look(
     connection: PlainConnection, now: Instant
-) -> tuple[list[erase_store.PendingLine], list[RestrictionRow], Instant | None]:
+) -> tuple[list[restriction_store.PendingLine], list[RestrictionRow], Instant | None]:
     due = restriction_store.due_restrictions(connection, now, limit=AT_ONCE)
     _, _, look_at = restriction_store.restriction_totals(connection)
-    return erase_store.pending_lines(connection), due, look_at
+    return restriction_store.pending_lines(connection), due, look_at
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:

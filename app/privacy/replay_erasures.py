@@ -44,9 +44,10 @@ from app.orders.set_aside import HOLDING
 from app.privacy import erase_store, erase_texts, erasure_journal
 from app.privacy.erase_finding import Erasure
 from app.privacy.erase_rules import next_look
-from app.privacy.fit_journal import WAITS, fitted, note_lines, sentence_of
+from app.privacy.fit_journal import fitted, note_lines, sentence_of
 from app.receiving import inbox_store, phone_store
 from app.receiving.inbox import Inbox, inbox_of
+from app.receiving.journal_state import WAITS
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.restriction_store import RestrictionRow, write_restrictions
 from app.receiving.restrictions import Kind

@@ -19,6 +19,7 @@ __all__ = (
     "inbox_loss_store",
     "inbox_queue",
     "inbox_store",
+    "journal_state",
     "kept_request",
     "pace",
     "phone_store",

@@ -72,6 +72,10 @@ CLOSED: Final = "inbox closed"
 OPENED: Final = "inbox opened"
 """Counter: when the file was last opened with all its rows read."""
 
+LAST_BACKUP: Final = "last backup"
+"""Counter of the last backup, in microseconds of Unix time. deploy/compose/compose.yaml sets it,
+too."""
+
 IDENTITY: Final = "inbox"
 """Fact: id of the inbox file that the position refers to. The file stores its id, too."""
 
@@ -252,6 +256,12 @@ def counter(connection: PlainConnection, name: str) -> int:
     """Return a counter; 0 if it was never written."""
     rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
     return int(rows[0][0]) if rows else 0
+
+
+def last_backup(connection: PlainConnection) -> Instant | None:
+    """Return the moment of the last noted backup, or None."""
+    noted = counter(connection, LAST_BACKUP)
+    return Instant(noted) if noted else None
 
 
 def put_counter(connection: PlainConnection, name: str, value: int) -> None:

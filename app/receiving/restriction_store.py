@@ -1,4 +1,7 @@
-"""Stored restrictions: data that an erasure may not delete yet. Leaves out when they end."""
+"""Stored restrictions: data that an erasure may not delete yet. Also lists unfinished erasures.
+
+Leaves out when restrictions end.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -116,3 +119,20 @@ def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
     there is none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found
+
+
+class PendingLine(NamedTuple):
+    """Line of the journal that is not carried out yet.
+
+    why  code for why the line must wait, or empty
+    """
+
+    number: int
+    since: Instant
+    why: str
+
+
+def pending_lines(connection: PlainConnection) -> list[PendingLine]:
+    """Return the journal's lines that are not carried out in this database yet."""
+    rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
+    return [PendingLine(*row) for row in rows]

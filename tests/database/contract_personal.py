@@ -29,7 +29,7 @@ from app.privacy.erase_store import IN_TRANSIT, note_lines, rows_that_hold
 from app.privacy.erasure_journal import make_journal
 from app.privacy.export import files_of
 from app.privacy.export_finding import find_person
-from app.privacy.fit_journal import WAITS, journal_state, long_pending
+from app.privacy.fit_journal import journal_state
 from app.privacy.pending_erasures import IDLE_S, REST_S, PendingErasures
 from app.privacy.places import UNEXPECTED, columns, is_emptied
 from app.privacy.replay_erasures import (
@@ -41,6 +41,7 @@ from app.receiving import phone_store as phones
 from app.receiving.append_store import Envelope
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.inbox import Inbox
+from app.receiving.journal_state import WAITS, long_pending
 from app.receiving.restriction_store import (
     due_restrictions,
     order_beside,

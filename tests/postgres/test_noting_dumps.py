@@ -6,10 +6,9 @@ import pytest
 import yaml
 
 from app.cli.golive import FOLDER
-from app.privacy.copies import last_backup
 from app.receiving.inbox import Inbox
+from app.receiving.inbox_store import last_backup
 from reconcile.instants import EARLIEST, SECOND
-from tests.database.builders import fetch
 from tests.postgres.conftest import ask_in_loop
 
 pytestmark = pytest.mark.postgres
@@ -21,4 +20,4 @@ async def test_a_dump_is_noted_as_of_its_beginning(inbox: Inbox, url: str) -> No
     (statement,) = re.findall(r'--command="([^"]+)"', script)
     for began in (1_795_168_800, 1_795_255_200):
         await ask_in_loop(url, statement.replace("$${began}", str(began)))
-        assert await fetch(inbox, last_backup) == EARLIEST + began * SECOND
+        assert await inbox.database.on_snapshot(last_backup) == EARLIEST + began * SECOND

@@ -7,9 +7,9 @@ from typing import Any
 from app.access.operators import note_in_trail, owner
 from app.database.statements import run
 from app.orders.refold import refold_until_quiet
-from app.privacy.copies import LAST_BACKUP, note_backup
+from app.privacy.copies import note_backup
 from app.privacy.export import ExportRequest, export
-from app.receiving.inbox_store import put_counter
+from app.receiving.inbox_store import LAST_BACKUP, put_counter
 from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
 from tests.api.driving import Driver, driving
 from tests.contexts import with_settings

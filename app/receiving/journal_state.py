@@ -1,0 +1,62 @@
+"""State of the journal of erasures: lines that are not carried out in this database yet.
+
+Leaves out: the journal itself (`privacy/erasure_journal.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.context.context import AppContext
+from app.receiving.restriction_store import pending_lines
+from reconcile.instants import MINUTE, Duration, Instant
+
+PATIENCE: Final[Duration] = Duration(10 * MINUTE)
+"""Time for which an erasure may be unfinished without an alarm."""
+
+WAITS: Final[Mapping[str, str]] = {
+    "": "they were started but not completed: the service completes them within an hour, or "
+    "`tallyhook db restored` does so now",
+    "set_aside": "their data is in deliveries that are set aside: see the log, then run "
+    "`tallyhook deliveries poisoned --retry`",
+    "refused": "their data was refused in this database but read before the erasure: correct the "
+    "secret or the profile, then run `tallyhook deliveries reverify`",
+    "unread": "their data is unreadable in this database but was read before the erasure: correct "
+    "the profile, then run `tallyhook reindex`",
+}
+"""Texts on why lines are pending, and what to do, by the stored code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalState:
+    """State of the journal of erasures.
+
+    path     the file; None if no setting names one
+    begun    whether this database has a journal
+    problem  why the journal cannot be used, and what to do
+    pending  number of lines that are not carried out in this database yet
+    waits    why these lines wait, and what to do
+    torn     whether the last line was cut short
+    restricted  number of things that an erasure could not empty yet
+    next_end    when the next restriction ends; None if unknown
+    """
+
+    path: Path | None
+    begun: bool
+    problem: str | None = None
+    pending: int = 0
+    waits: Sequence[str] = ()
+    torn: bool = False
+    restricted: int = 0
+    next_end: Instant | None = None
+
+
+async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
+    """Return how many lines are pending for longer than PATIENCE or must wait, why, and since
+    when."""
+    now = context.clock.now()
+    waiting = await context.database.on_snapshot(pending_lines)
+    long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
+    since = min((each.since for each in long), default=None)
+    return len(long), [WAITS[each] for each in sorted({each.why for each in long})], since
