@@ -19,7 +19,6 @@ from typing import Final, Protocol
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
 from app.core.logs import log
@@ -47,10 +46,21 @@ LOOKED_AT_FIRST: Final = 64 * MIB
 on a slow disk. A larger file is checked while it is served."""
 
 
+class DatabaseSettings(Protocol):
+    """Settings with which a database is opened."""
+
+    @property
+    def database_url(self) -> str: ...
+    @property
+    def environment(self) -> str | None: ...
+    @property
+    def disk_low_water_mb(self) -> int: ...
+
+
 class Database:
     """Database whose connections are opened at their first use. `close` closes them."""
 
-    def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
+    def __init__(self, settings: DatabaseSettings, *, purpose: Purpose = "upgrading") -> None:
         """Prepare a database without opening it.
 
         purpose  a purpose of `open`, or `upgrading` if the caller never calls it
