@@ -23,11 +23,11 @@ from app.checkout import request as requests
 from app.checkout.request import AnswerUnclear, ComeAgain, ServiceReply, Verdict
 from app.checkout.session_api import SESSION_APIS, SessionApi
 from app.config.settings import Settings
+from app.context.configured import profile_of
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
 from app.core.logs import Repeating, log
 from app.core.masking import Mask
-from app.providers.configured import profile_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,7 +214,7 @@ def _sharing(
 
     Raise UsageError if the account is shared, but no setting distinguishes the shop's payments.
     """
-    from app.providers.configured import ways_to_tell_apart
+    from app.context.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
     if shared is None and own + "SHARED" not in known and sits_at_a_terminal():
@@ -497,8 +497,8 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
     """Wait for the first delivery. Exit with 1 if it is refused, has no order, or does not come."""
     import anyio
 
+    from app.context.configured import accounts
     from app.orders.first_delivery import wait_for_delivery
-    from app.providers.configured import accounts
     from app.receiving.diagnose import unexplained
 
     async def waiting(context: AppContext) -> FirstDelivery | None:

@@ -179,7 +179,7 @@ def diagnose_delivery(
 
     The delivery stays refused. Exit code 1 if no known mistake explains the refusal.
     """
-    from app.providers.configured import accounts
+    from app.context.configured import accounts
     from app.receiving.diagnose import diagnose_delivery
 
     found = running.with_context(
@@ -244,7 +244,7 @@ def reverify_deliveries(
     folds their orders; run `refold` to fold them now.
     """
     from app.config.load import load_settings
-    from app.providers.configured import compile_sources
+    from app.context.configured import compile_sources
     from app.receiving.reverify import reverify
 
     settings = load_settings()

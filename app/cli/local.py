@@ -170,7 +170,7 @@ def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
     Raise UsageError if the environment is live, or if not exactly one source fits.
     """
     from app.config.load import load_settings
-    from app.providers.configured import compile_sources
+    from app.context.configured import compile_sources
 
     settings = load_settings()
     if settings.environment != "sandbox":

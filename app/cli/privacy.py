@@ -245,9 +245,9 @@ def prune(
     TALLYHOOK_RETENTION_DAYS and the settings after it.
     """
     from app.config.load import load_settings
+    from app.context.configured import compile_sources
     from app.evidence.seal import open_signer
     from app.privacy.prune import Pruning, prune_by_hand, prune_settled, retention_of
-    from app.providers.configured import compile_sources
 
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))

@@ -106,9 +106,9 @@ def check(
     not agree. It takes a minute for two million deliveries if the file fits into memory, and twice
     as long if it does not."""
     from app.config.load import load_settings
+    from app.context.configured import compile_sources
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
     from app.privacy.check import check_database
-    from app.providers.configured import compile_sources
 
     if deep and seed is not None:
         raise UsageError(
@@ -239,8 +239,8 @@ def restored(
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
     from app.config.load import load_settings
+    from app.context.configured import compile_sources
     from app.orders.reindex import reindex as run_reindex
-    from app.providers.configured import compile_sources
 
     settings = load_settings()
     compile_sources(settings)  # before the database is opened: an error creates none

@@ -13,6 +13,7 @@ from app.access.bookmarks import ORDER, bookmarks_of
 from app.console.proposals_pages import proposal_row, shown_kinds
 from app.console.view import Document, Filters, View
 from app.console.words import VERDICTS as SENTENCES
+from app.context.configured import accounts
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.dispute_case import dispute_deadlines
 from app.finance import close_period, trail, worklist
@@ -25,7 +26,6 @@ from app.orders import delivery_log, find_orders, notify_shop, order_notes, read
 from app.orders.delivery_log import arrivals_by_minute
 from app.orders.read_orders import newest_orders
 from app.orders.unallocated import unallocated_totals
-from app.providers.configured import accounts
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.kept_request import no_delivery
 from reconcile.instants import Instant, format_instant, format_known

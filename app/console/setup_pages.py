@@ -11,6 +11,7 @@ import httpx2
 from app.access.operators import note_in_trail, permitted
 from app.config.load import load_settings
 from app.console.view import Act, ActionResult, Document, Field, Form, View
+from app.context.configured import keep_profiles
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import Exchange
@@ -21,7 +22,6 @@ from app.monitoring.service_note import changed_settings, noted_service
 from app.orders.delivery_log import last_came
 from app.orders.reindex import sources_read_otherwise
 from app.orders.service_holds import gaps_with_holds
-from app.providers.configured import keep_profiles
 from app.providers.connecting import names_no_order, setup_facts
 from app.providers.examples import WantedEvent, examples_of, shape_event
 from app.providers.source import Source

@@ -41,7 +41,7 @@ class AppContext:
     @cached_property
     def sources(self) -> Mapping[str, Source]:
         """Return all configured sources by name. Raises ConfigurationError with every mistake."""
-        from app.providers.configured import compile_sources  # what few commands need
+        from app.context.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
 

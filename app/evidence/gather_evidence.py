@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any, TypeVar
 
+from app.context.configured import accounts
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking, is_code
@@ -25,7 +26,6 @@ from app.orders.history_store import with_redatings
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.unheard import unheard_of
-from app.providers.configured import accounts
 from app.providers.doctor import Account
 from app.providers.fetched import is_answer
 from app.providers.fingerprints import AccountKeys, covered

@@ -22,6 +22,7 @@ from typing import Final, Literal, Protocol
 import httpx2
 
 from app.access.operators import SERVICE, note_in_trail, permitted
+from app.context.configured import signer_of_section
 from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotAllRead, NotFoundError, TallyhookError
@@ -37,7 +38,6 @@ from app.finance.report_period import report_period
 from app.finance.reports.render import render
 from app.finance.scheduled import LeaseLost, claim, note, note_failed, put_off
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
-from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from app.sealing.departure_store import Departure, add_departure

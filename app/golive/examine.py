@@ -16,6 +16,7 @@ from app.checkout.client import client_settings
 from app.config.database_url import sqlite_file
 from app.config.load import load_settings
 from app.config.settings import Settings
+from app.context.configured import compile_sources, keep_profiles, questions_of, signer_of_section
 from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError, UsageError
@@ -34,7 +35,6 @@ from app.orders.unallocated import unallocated_totals
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.fit_journal import journal_state
-from app.providers.configured import compile_sources, keep_profiles, questions_of, signer_of_section
 from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.receiving.caught_up import behind_s

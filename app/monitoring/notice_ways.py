@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import httpx2
 
 from app.config.settings import Settings
+from app.context.configured import signer_of_section
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import DeliveryFailed
 from app.core.mail import MailServer, mail_server
-from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile.instants import HOUR, MINUTE, Duration, Instant

@@ -26,6 +26,7 @@ import httpx2
 
 from app.access.operators import note_in_trail, permitted
 from app.config.settings import Settings
+from app.context.configured import signer_of_section
 from app.context.context import AppContext
 from app.core.document_of import document_of
 from app.core.errors import NotFoundError
@@ -44,7 +45,6 @@ from app.orders.notification_store import (
 from app.orders.published_store import Published
 from app.orders.read_feed import OutcomeDocument, outcome_document
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders
-from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile import instants

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.config.settings import Settings
+from app.context.configured import text_of_profile
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
 from app.core.reading import Reading, Unreadable
 from app.orders import index_store
-from app.providers.configured import text_of_profile
 from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.profile import shipped_profiles
 from app.providers.request import Incoming

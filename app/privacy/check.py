@@ -29,6 +29,7 @@ from itertools import starmap
 from operator import attrgetter
 from typing import Any, Final
 
+from app.context.configured import compile_sources
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, StorePoisoned
 from app.core.ids import drawn_seed, seeded_chance
@@ -53,7 +54,6 @@ from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, begun_with, in_context, in
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
 from app.privacy import consistency_store, facts_store, fit_journal, trail_store
-from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.receiving import due_store, inbox_store
 from app.receiving.delivery_log_store import (

@@ -2,7 +2,6 @@
 
 __all__ = (
     "check_signatures",
-    "configured",
     "connecting",
     "dates",
     "doctor",
@@ -15,7 +14,9 @@ __all__ = (
     "paths",
     "profile",
     "provider_client",
+    "questions",
     "request",
+    "rules_together",
     "schemes",
     "sections",
     "signed_post",

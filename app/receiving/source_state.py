@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypedDict
 
+from app.context.configured import accounts
 from app.context.context import AppContext
 from app.core.document_of import document_of
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.gaps import Gap, accepted_gaps, spans_of
-from app.providers.configured import accounts
 from app.providers.connecting import where_to_put_the_reference
 from app.providers.doctor import Account
 from app.providers.schemes import UNSIGNED

@@ -23,6 +23,7 @@ from app.api.probes import Probes
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient, client_of
 from app.config.settings import Settings
+from app.context.configured import askers, compile_sources
 from app.context.context import AppContext
 from app.core.child_processes import WorkerProcess
 from app.core.clock import Clock
@@ -37,7 +38,6 @@ from app.evidence.seal import open_signer
 from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.folding_process import FoldingProcess
-from app.providers.configured import askers, compile_sources
 from app.providers.provider_client import LIMIT_S
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.endpoint import Limits, Webhooks

@@ -14,6 +14,7 @@ import uvicorn
 
 from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
+from app.context.configured import keep_profiles
 from app.context.context import AppContext, Elsewhere
 from app.core.child_processes import console_beside, leave_signals_to_parent
 from app.core.errors import (
@@ -32,7 +33,6 @@ from app.core.process import ending_signals
 from app.database.engine import database_place, is_sqlite
 from app.golive.golive import unfinished
 from app.monitoring.service_note import note_service
-from app.providers.configured import keep_profiles
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
 from app.wiring.opening import no_database_yet, open_context

@@ -12,6 +12,7 @@ from functools import partial
 import httpx2
 
 from app.config.settings import Settings
+from app.context.configured import askers, compile_sources, keep_profiles
 from app.context.context import AppContext
 from app.core.child_processes import Parent, leave_signals_to_parent
 from app.core.errors import StorePoisoned, UnreachableError, UsageError
@@ -34,7 +35,6 @@ from app.orders.worker import FoldWorker
 from app.privacy.fit_journal import take_up_begun
 from app.privacy.pending_erasures import PendingErasures
 from app.privacy.prune import Pruner, retention_of
-from app.providers.configured import askers, compile_sources, keep_profiles
 from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.receiving.confirm import Confirmer, confirming
 from app.receiving.inbox import inbox_of

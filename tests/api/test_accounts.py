@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.files.line_forms import Understanding
@@ -18,7 +19,6 @@ from app.finance.read_lines import lines_naming
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.providers.configured import compile_sources
 from app.providers.profile import load_profile
 from app.providers.questions import Questions
 from app.providers.source import Source

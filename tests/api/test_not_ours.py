@@ -14,6 +14,7 @@ from app.access.operators import register_operator
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.setup_pages import setup_document
+from app.context.configured import compile_sources
 from app.core.errors import NotFoundError
 from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.evidence.gather_evidence import gather_dossier
@@ -30,7 +31,6 @@ from app.orders.unallocated import (
     unallocated_totals,
 )
 from app.privacy.check import check_database
-from app.providers.configured import compile_sources
 from app.providers.profile import profile_text
 from app.receiving.source_state import source_states
 from app.wiring.serving import console_of

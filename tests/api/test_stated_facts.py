@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.context.configured import signer_of_section
 from app.orders.notify_shop import Notifier, Shop, notify_due
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import after_restore
 from app.privacy.replay_erasures import ErasureReplay
-from app.providers.configured import signer_of_section
 from reconcile.instants import HOUR, MINUTE, Instant, format_instant
 from reconcile.ledger.plain import FORGOTTEN, STATE_AGAIN
 from tests.api.driving import Driver, driving, event

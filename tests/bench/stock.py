@@ -15,11 +15,11 @@ from pathlib import Path
 from time import perf_counter
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.core.ids import new_secret
 from app.core.phone_key import read_phone_key
 from app.core.process import look_seldom, pass_over_start
 from app.evidence.seal import open_signer, seal_all
-from app.providers.configured import compile_sources
 from app.wiring.opening import open_context
 from tests.bench import stored
 from tests.bench.dataset import fill

@@ -12,10 +12,10 @@ import pytest
 
 from app.cli import main
 from app.config.load import load_settings
+from app.context.configured import accounts
 from app.core.errors import ConfigurationError
 from app.golive.examine import problems_of_sources
 from app.orders.first_delivery import FirstDelivery, wait_for_delivery
-from app.providers.configured import accounts
 from app.providers.doctor import Diagnosis
 from app.receiving.delivery_log_store import LogEntry
 from tests.api.driving import driving, environ, event, signed

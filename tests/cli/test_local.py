@@ -103,7 +103,7 @@ def test_an_event_is_sent_again_in_the_same_bytes_where_its_moment_is_said(
 async def test_the_service_takes_what_is_triggered(tmp_path: Path) -> None:
     """Shaped, signed, received, read and folded: the order is paid."""
     from app.config.load import load_settings
-    from app.providers.configured import compile_sources
+    from app.context.configured import compile_sources
     from app.providers.examples import WantedEvent, find_example, shape_event
 
     more: dict[str, Any] = {

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.cli.main import run
 from app.config.load import load_settings
 from app.config.settings import SourceSettings
+from app.context.configured import compile_sources
 from app.core.errors import ConfigurationError
 from app.golive.examine import problems_of_sources
-from app.providers.configured import compile_sources
 from tests.providers.named.builders import ec_key, rsa_key
 
 RAW = bytes(range(7, 39))
@@ -153,7 +153,7 @@ def test_the_shops_own_secret_is_no_sources() -> None:
 def test_a_member_that_tells_shops_apart_must_be_signed_or_fetched(
     profile: str, member: str, wrong: str
 ) -> None:
-    from app.providers.configured import _problems_of_only
+    from app.context.configured import _problems_of_only
     from app.providers.profile import load_profile
 
     given = SourceSettings(only={member: ("north",)})

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from app.context import configured
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError
 from app.core.phone_key import make_phone_key
-from app.providers import configured
 from app.receiving.inbox import Inbox
 from tests.api.driving import SECRET
 from tests.contexts import settings_of, with_settings

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.evidence.attachments import AttachRequest, attach
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.orders.record_store import add_records
 from app.privacy.erase import ErasureRequest, erase
-from app.providers.configured import compile_sources
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import SECOND, TICK

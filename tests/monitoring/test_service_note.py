@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import keep_profiles
 from app.context.context import AppContext
 from app.context.unread import Backlog
 from app.core.phone_key import PhoneKey
@@ -18,7 +19,6 @@ from app.golive.examine import of_running_service
 from app.monitoring import health
 from app.monitoring.preflight import Check
 from app.monitoring.service_note import note_service, noted_service, settings_digests
-from app.providers.configured import keep_profiles
 from app.providers.profile import SHIPPED
 from app.receiving.inbox import Inbox
 from reconcile.instants import MINUTE, Instant

@@ -10,13 +10,13 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.core.errors import UsageError
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.customers import unmask
 from app.orders.find_orders import NATIONAL, FoundOrders, find_orders
 from app.orders.sought import understood
-from app.providers.configured import compile_sources
 from app.providers.source import Source
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, event, of_order, signed

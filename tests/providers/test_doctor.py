@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.orders.refold import refold_until_quiet
-from app.providers.configured import compile_sources
 from app.providers.doctor import Account, diagnose
 from app.providers.profile import load_profile
 from app.providers.request import Incoming

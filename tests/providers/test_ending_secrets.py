@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.core.errors import ConfigurationError
-from app.providers.configured import compile_sources
 from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import DAY, TICK, format_instant

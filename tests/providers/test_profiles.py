@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources, keep_profiles
 from app.core.errors import ConfigurationError
-from app.providers.configured import compile_sources, keep_profiles
 from app.providers.profile import SHIPPED, load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source

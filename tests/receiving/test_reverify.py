@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.core.errors import ConfigurationError
 from app.orders.clock_correction import ClockWatch, clock_alarm
-from app.providers.configured import compile_sources
 from app.receiving.reverify import Reverified, count_genuine, previewed, reverify
 from app.receiving.source_state import source_arrivals
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant

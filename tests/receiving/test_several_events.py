@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import Reindexed, reindex
 from app.orders.retention_store import prune
-from app.providers.configured import compile_sources
 from app.providers.source import Source
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ

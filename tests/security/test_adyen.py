@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from app.config.load import load_settings
+from app.context.configured import compile_sources
 from app.core.errors import ConfigurationError
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.check import check_database
-from app.providers.configured import compile_sources
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.api.driving import Driver, driving, environ

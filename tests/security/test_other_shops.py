@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import SourceSettings
-from app.providers.configured import only_locations
+from app.context.configured import only_locations
 from app.providers.fetched import AnswerReader
 from app.providers.reader import EventReader
 from app.providers.request import Incoming

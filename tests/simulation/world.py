@@ -21,7 +21,7 @@ from pathlib import Path
 from app.checkout.client import ClientSettings
 from app.config.load import load_settings
 from app.config.settings import Settings
-from app.providers.configured import compile_sources
+from app.context.configured import compile_sources
 from app.providers.source import Source
 from app.sandbox.provider import Provider
 from app.sandbox.server import build_sandbox
