@@ -31,6 +31,7 @@ from app.core.zones import local_text
 from app.evidence.verify_archive import unpack
 from app.orders.ledger_store import feed as published_after
 from app.orders.notify_shop import notification_body
+from app.orders.read_orders import OrderRowDocument
 from app.orders.refold import refold_until_quiet
 from app.orders.shop_facts_store import ShopFacts
 from app.providers.profile import load_profile
@@ -216,8 +217,7 @@ async def test_every_order_is_described_the_same(installation: Installation) -> 
 
 def _as_listed(ledger: dict[str, Any]) -> dict[str, Any]:
     """Return a list's row of an order, by its ledger."""
-    same = ("order", "outcome", "fulfillable", "totals", "staff", "next_decision_at", *BESIDE)
-    return {name: ledger[name] for name in same} | {
+    return {name: ledger[name] for name in OrderRowDocument.__annotations__} | {
         "findings": list(dict.fromkeys(each["code"] for each in ledger["findings"])),
         "plain": ledger["plain"]["answer"][0],
         "explanation": ledger["explanation"][0],
