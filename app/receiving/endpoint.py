@@ -6,12 +6,12 @@ verified.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
 
+from app.config.settings import Settings
 from app.core.logs import log
 from app.core.metrics import Metrics
 from app.core.problems import MEDIA_TYPE, problem_body
@@ -42,16 +42,6 @@ _DETAILS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits in bytes of one request, and of all long bodies that arrive or wait to be stored. Each
-    is a setting."""
-
-    max_body_bytes: int
-    max_header_bytes: int
-    max_bodies_bytes: int
-
-
 FREE_BYTES: Final = 65_536
 """Size up to which a body does not count as long. Any event fits, so it always has room."""
 
@@ -75,7 +65,7 @@ class NoRoom(Exception):
 class Webhooks:
     """The webhook endpoint. One instance serves all sources."""
 
-    def __init__(self, receiver: Receiver, *, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, receiver: Receiver, *, limits: Settings, metrics: Metrics) -> None:
         self.receiver = receiver
         self._limits = limits
         self.metrics = metrics

@@ -40,7 +40,7 @@ from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.folding_process import FoldingProcess
 from app.providers.provider_client import LIMIT_S
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
-from app.receiving.endpoint import Limits, Webhooks
+from app.receiving.endpoint import Webhooks
 from app.receiving.inbox import inbox_of
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
@@ -184,12 +184,7 @@ class Service:
         self.connection_limits = ConnectionLimits(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.connection_limits, gauges=FIGURES)
         receiver = _receiver(context, ages)
-        limits = Limits(
-            max_body_bytes=settings.max_body_bytes,
-            max_header_bytes=settings.max_header_bytes,
-            max_bodies_bytes=settings.max_bodies_bytes,
-        )
-        self.webhooks = Webhooks(receiver, limits=limits, metrics=metrics)
+        self.webhooks = Webhooks(receiver, limits=settings, metrics=metrics)
         if any(each.unsigned for each in self.sources.values()):
             learning = learning_names(context, receiver.unsigned)
             self.parts.append(("the task that learns which references the shop named", learning))

@@ -10,13 +10,15 @@ from typing import Any, cast
 
 import pytest
 
+from app.config.settings import Settings
 from app.core.metrics import Metrics
 from app.providers.request import Incoming
 from app.receiving import endpoint
-from app.receiving.endpoint import FREE_BYTES, Limits, Webhooks
+from app.receiving.endpoint import FREE_BYTES, Webhooks
 from app.receiving.receive import ReceiverAnswer
 
 Header = tuple[bytes, bytes]
+Limits = Settings.model_construct
 TAKEN = ReceiverAnswer(200, "accepted", "dlv_1")
 JSON = (b"content-type", b"application/json")
 PROBLEM = (b"content-type", b"application/problem+json")

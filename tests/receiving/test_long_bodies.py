@@ -5,8 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from app.receiving.endpoint import FREE_BYTES, ClientGone, Limits, NoRoom, Webhooks
+from app.config.settings import Settings
+from app.receiving.endpoint import FREE_BYTES, ClientGone, NoRoom, Webhooks
 
+Limits = Settings.model_construct
 ROOM = 1_000
 MOST = FREE_BYTES + ROOM
 LIMITS = Limits(max_body_bytes=2 * MOST, max_header_bytes=1_000, max_bodies_bytes=ROOM)
