@@ -13,7 +13,7 @@ from typing import Any, Final
 import typer
 
 from app.cli.main import SECTIONS, application
-from app.config.load import bounds_of, declared
+from app.config.load import declared
 from app.evidence.rendering import verifier_digest
 from app.privacy.places import places_table
 
@@ -64,17 +64,15 @@ def with_table(page: str, table: str) -> str:
 
 
 def with_settings(example: str) -> str:
-    """Return config.example.env with the numbers that their declarations explain. Each has a block
-    with explanation, bounds and default. A new block follows the setting declared before it."""
+    """Return config.example.env with the settings that their declarations explain. A new one
+    follows the setting that is declared before it."""
     blocks = example.rstrip("\n").split("\n\n")
     after = 1
     for name, field in declared():
         there = [n for n, each in enumerate(blocks) if re.search(f"(?m)^#?{name}=", each)]
         begin, end = (there[0], there[0] + 1) if there else (after, after)
         if field.description:
-            low, high = bounds_of(field)
-            lines = wrap(f"{field.description} {low:,} to {high:,}.", 98)
-            text = "".join(f"# {line}\n" for line in lines)
+            text = "".join(f"# {line}\n" for line in wrap(field.description, 98))
             blocks[begin:end] = [f"{text}{name}={field.default}"]
             end = begin + 1
         after = end

@@ -93,13 +93,6 @@ def declared() -> Iterator[tuple[str, FieldInfo]]:
             yield f"{PREFIX}{name}".upper(), field
 
 
-def bounds_of(field: FieldInfo) -> tuple[int, int]:
-    """Return the smallest and the largest value of a number."""
-    low = next(part.ge for part in field.metadata if hasattr(part, "ge"))
-    high = next(part.le for part in field.metadata if hasattr(part, "le"))
-    return low, high
-
-
 _SECRETS_OF_SECTIONS: Final = (
     ("checkout", "token"),
     ("shop", "secret"),
@@ -164,7 +157,9 @@ def _sentence(mistake: Any, field: str) -> str:
     units = {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}
     unit = units.get(field.rpartition("_")[2], "")
     fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
-    low, high = bounds_of(next(each[field] for each in fields if field in each))
+    metadata = next(each[field].metadata for each in fields if field in each)
+    low = next(part.ge for part in metadata if hasattr(part, "ge"))
+    high = next(part.le for part in metadata if hasattr(part, "le"))
     return f"must be a whole number{unit} from {low:,} to {high:,}"
 
 

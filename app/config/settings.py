@@ -456,7 +456,8 @@ Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-
 def _number(default: int, low: int, high: int, explained: str | None = None) -> Any:
     """Declare a number with its bounds, and explain it. `make write` copies the declaration to
     config.example.env."""
-    return Field(default=default, ge=low, le=high, description=explained)
+    description = f"{explained} {low:,} to {high:,}." if explained else None
+    return Field(default=default, ge=low, le=high, description=description)
 
 
 class Section(BaseModel):
