@@ -85,7 +85,7 @@ class Preview:
         aside = f"; {counted(unfoldable, 'order')} cannot be folded" if unfoldable else ""
         return (
             f"Nothing was changed. Due: {counted(len(self.migrations), 'migration')}. Of "
-            f"{counted(self.seen['orders'], 'order')} {changed:,}, {changed:,} would be published "
+            f"{counted(self.seen['orders'], 'order')} {changed:,} would be published "
             f"differently, and {len(self.held):,} would be held until `tallyhook orders "
             f"release`{aside}."
         )

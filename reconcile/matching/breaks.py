@@ -417,7 +417,7 @@ def break_sentence(found: Break) -> str:
         )
     if any(name == "lost_from_at" for name, _ in found.facts):
         sentence += filled(
-            "Data received from {lost_from_at} to {lost_until_at} may be lost.", found.facts
+            " Data received from {lost_from_at} to {lost_until_at} may be lost.", found.facts
         )
     if ("searched", False) in found.facts:
         sentence += (

@@ -350,7 +350,7 @@ async def test_the_owner_vouches_once_for_two_founders(
         await vouch(context, "Boss", "Ann", reason="we founded it")
     for pair, why in (
         (("Boss", "Boss"), "two different operators"),
-        (("Boss", "Zoe"), "no operator"),
+        (("Boss", "Zoe"), "no active operator"),
     ):
         with pytest.raises(TallyhookError, match=why):
             await vouch(context, *pair, reason="we founded it")

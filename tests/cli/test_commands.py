@@ -148,7 +148,7 @@ def test_orders(run: Run, filled: dict[str, str]) -> None:
     assert "may be fulfilled" in printed
     assert "  Paid in full: KES 1,500.00.\n  The order can be shipped.\n" in printed
     assert "To do:\n\n  Ship the order.\n" in printed
-    assert f"tallyhook deliveries show {filled['live']} says why" in printed
+    assert f"`tallyhook deliveries show {filled['live']}` says why" in printed
     at = shown["timeline"][0]["received_at"]
     then = run("orders", "show", "ORD-1", "--as-of", at, "--format", "json").document
     assert then["as_of"] == at

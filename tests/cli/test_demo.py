@@ -57,7 +57,7 @@ async def test_a_call_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> No
         await ask(Server(httpx2.Response(422, text="no")))
     monkeypatch.setattr(demo, "PATIENCE_S", 0.2)
     busy = Server(httpx2.Response(503, text="busy"))
-    with pytest.raises(UnreachableError, match=r"not done within 0\.2 s: 503 busy"):
+    with pytest.raises(UnreachableError, match=r"did not succeed within 0\.2 s: 503 busy"):
         await ask(busy)
     assert busy.asked > 1
 

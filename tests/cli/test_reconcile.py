@@ -468,7 +468,7 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
     run = shop("reconcile", "run")
     found = {each["cause"]: each for each in shop.document("breaks", "list")}
     gift, payout = found["bank_line_unknown"], found["payout_not_in_bank"]
-    assert "KES 7.00 at 2026-11-21T21:00:00Z, and no" in gift["sentence"]
+    assert "KES 7.00 at 2026-11-21T21:00:00Z, but no" in gift["sentence"]
     line = next(
         each for each in shop.document("bank", "list") if each["amount"]["amount"] == "7.00"
     )
@@ -485,7 +485,7 @@ def test_people_read_the_times_of_sentences_in_the_merchants_zone(
         ("breaks", "show", gift["id"]), ("proposals", "list"), ("proposals", "show", waiting["id"])
     )]  # fmt: skip
     for text in (*lists, *reported):
-        assert "7.00 on 2026-11-22, and no" in text
+        assert "7.00 on 2026-11-22, but no" in text
         assert "at 2026-11-21T21:00:00Z" not in text
     for text in (*lists, shop("breaks", "show", payout["id"])):
         assert "beyond 2026-11-30 00:00 EAT" in text

@@ -53,7 +53,7 @@ def test_a_dry_run_in_every_form(upgraded: Run) -> None:
     assert all(order in table.out for order in held)
     assert table.err == (
         "Nothing was changed. Due: 0 migrations. Of 3 orders 2 would be published differently, and "
-        "2 held until `tallyhook orders release`.\n"
+        "2 would be held until `tallyhook orders release`.\n"
     )
     rows = [
         json.loads(line)

@@ -301,7 +301,11 @@ class BreakContract:
         proposal = await decide(at, big, "accepted", reason="gone", by=Proven("ann"))
         assert proposal is not None
         assert f"Accept {big}: nothing is booked; KES 1,500.00 is at stake" in proposal.sentence
-        for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
+        for by, why in (
+            ("ann", "yourself"),
+            ("eve", "support"),
+            ("mallory", "not an active operator"),
+        ):
             with pytest.raises(UsageError, match=why):
                 await proposals.approve(proposal.id, by=Proven(by), reason="x")
         with pytest.raises(UsageError, match="has proved who they are"):
@@ -382,7 +386,7 @@ class BreakContract:
         seen = acts.mark_of(await acts.some_breaks(at, names))
         tomorrow = context(inbox, at=30 * hour)
         with pytest.raises(
-            UsageError, match=r"one person may not accept brk_.* nothing was accepted"
+            UsageError, match="nothing was accepted: one person may not accept brk_"
         ):
             await acts.act_on_breaks(
                 tomorrow,
@@ -404,7 +408,7 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1.00"\n', by="ann")
         await people(at)
         assert [each.identity for each in chosen.of] == [missing("A").identity]
-        with pytest.raises(UsageError, match=r"one person may not accept brk_.* nothing was acc"):
+        with pytest.raises(UsageError, match="nothing was accepted: one person may"):
             await act_on_chosen(at, chosen, replace(doing, by=Proven("ann")))
         assert await Proposals(at, [acts.acceptance_kind(at)]).waiting() == []
         assert await living(inbox) == {"A": "open"}

@@ -743,7 +743,7 @@ class ImportContract:
             await proposals.approve(made.id, by=Proven("bob"), reason="x")
         assert await self._standing(inbox, "book", at=99) == "C=11"
         await book(inbox, tmp_path, "C,12.00,KES,paid,,", at=12, by="bob")
-        with pytest.raises(UsageError, match="have changed since"):
+        with pytest.raises(UsageError, match="has changed since"):
             await proposals.approve(made.id, by=Proven("ann"), reason="x")
         await proposals.reject(made.id, by=Proven("ann"), reason="it changed")
         again = await withdraw_import(at, 4, kind="book", by=Proven("bob"), reason="not ours")

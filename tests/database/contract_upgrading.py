@@ -119,7 +119,9 @@ class PreviewContract:
         ]
         assert [each["order"] for each in document["held"]] == ["A", "B"]
         assert len(preview.rows()) == 3
-        assert "4 orders 2 would be published differently, and 2 held" in preview.sentence()
+        assert (
+            "4 orders 2 would be published differently, and 2 would be held" in preview.sentence()
+        )
         await started(context(inbox, at=20))
         assert [each[0] for each in await hold_records(inbox)] == ["A", "B"]
         assert (await preview_of(inbox)).rows() == []

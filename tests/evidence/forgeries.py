@@ -722,7 +722,7 @@ UNPROVEN: tuple[Unproven, ...] = (
              "the shop's time limits (policy in history.json)"),
     Unproven("more was refused than is said",
              of("heard.json", lambda heard: heard.update(refused=7)),
-             "what refused messages say, 7: they count for nothing"),
+             "what refused messages say, 7: they do not count"),
     Unproven("a masked text was another",
              of("attachments.json",
                 lambda listed: listed[0]["attached"].update(who="\N{BULLET}a")),

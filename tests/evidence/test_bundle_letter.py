@@ -73,7 +73,7 @@ def arrival(
     [
         (
             [1],
-            ["1 request of", "arrived, at 2026-11-20T10:00:01", "It was judged", "Its signature"],
+            ["1 request of", "arrived, at 2026-11-20T10:00:01", "It was verified", "Its signature"],
         ),
         ([1, 1], ["2 requests of", "arrived, at 2026-11-20T10:00:01", "Each was", "of 2 of them"]),
         ([3, 1], ["2 requests of", "arrived, from 2026-11-20T10:00:01", "to 2026-11-20T10:00:03"]),

@@ -313,7 +313,7 @@ async def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) 
     assert "\u200b" not in front
     assert "DHL JD01" in front
     assert front.count("Behind this letter") == 3
-    assert front.count("Sent by itself") == 1
+    assert front.count("Sent as a separate file") == 1
     assert "Delivered, page 1" in pages[3]
     assert "#panic()" in pages[5]
 
@@ -331,7 +331,7 @@ async def test_an_exhibit_that_goes_over_a_limit_is_sent_by_itself(
     monkeypatch.setattr(letter_forms, "OF_ONE_EXHIBIT", short)
     pages = texts(await letter_in(letter, "pdf"))
     assert len(pages) == 2 + 1
-    assert " ".join(" ".join(pages[:2]).split()).count("Sent by itself") == 3
+    assert " ".join(" ".join(pages[:2]).split()).count("Sent as a separate file") == 3
     monkeypatch.setattr(letter_forms, "OF_ONE_LETTER", short)
     with pytest.raises(UsageError, match=r"as a PDF: it takes more than 0.001 s; name a file"):
         await letter_in(letter, "pdf")
@@ -352,7 +352,7 @@ async def test_a_pdf_that_ends_its_reader_is_sent_by_itself(letter: Letter) -> N
     hostile = Exhibit(number=1, media="application/pdf", content=text.encode())
     made = await letter_in(replace(letter, exhibits=(hostile, *letter.exhibits[1:])), "pdf")
     front = " ".join(" ".join(texts(made)[:2]).split())
-    assert (front.count("Behind this letter"), front.count("Sent by itself")) == (2, 2)
+    assert (front.count("Behind this letter"), front.count("Sent as a separate file")) == (2, 2)
 
 
 async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
@@ -360,7 +360,7 @@ async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
     assert "data:image/png;base64," in page
     assert "KES &lt;b&gt;1,500&lt;/b&gt;" in page
     assert "#panic()" in page
-    assert page.count("Sent by itself") == 2
+    assert page.count("Sent as a separate file") == 2
     assert "http" not in page.replace("http-equiv", "")
 
 

@@ -87,7 +87,7 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
     found = verify_evidence(archive)
     assert found.valid
     (said,) = (each for each in found.not_proven if "that these belong to this order" in each)
-    assert "of this order, 1: dlv_" in said
+    assert "to this order, 1: dlv_" in said
 
 
 async def test_a_session_that_was_opened_for_another_order_is_reported(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path
             assert (await against(own, note)).problems == [], note
         (problem,) = (await against(own, lost)).problems
         ended = read_checkpoint(last)
-        assert problem.startswith(f"as {ended.origin} this log has {ended.size} leaves, and the")
+        assert problem.startswith(f"as {ended.origin} this log has {ended.size} leaves, but the")
         assert "a backup was restored since" in problem
         growth = await prove_growth(own.context, old=ended.size, new=ours.size)
     same = kept(after, last, *growth["path"])

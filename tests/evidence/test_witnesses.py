@@ -443,7 +443,7 @@ def test_the_command_takes_witnesses_and_a_quorum(
     file.write_bytes(bundles.redacted)
     words = ("evidence", "verify", str(file), "--witness", key)
     assert main.run(words) == 1
-    assert "witnesses: FAILED. Of the 1 witness that you trust, 0 and not 1 cosigned" in (
+    assert "witnesses: FAILED. 0 of the 1 witness that you trust cosigned" in (
         capsys.readouterr().out
     )
     assert main.run((*words, "--quorum", "2")) == 2

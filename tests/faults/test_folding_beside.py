@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 BEGAN = b"a second process folds and seals"
 FAILED = b'"event":"a part of the worker failed"'
-ENDED = b"the second process has ended"
-KILLED = b'"event":"the second process has ended","exit_code":-9'
+ENDED = b"the second folding process has ended"
+KILLED = b'"event":"the second folding process has ended","exit_code":-9'
 
 FAILS_BESIDE = """
 import sys
@@ -97,7 +97,9 @@ def test_one_folds_by_the_settings_that_the_service_was_started_with(tmp_path: P
         with load(service.port, name="other") as driver:
             driver.until_it(lambda: ENDED in service.process.log)
             driver.stop()
-        assert b'"event":"the second process has ended","exit_code":0' in service.process.log
+        assert (
+            b'"event":"the second folding process has ended","exit_code":0' in service.process.log
+        )
         until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
         assert service.end(signal.SIGTERM) == 0
     assert asked(database, BY_OTHERS) == 0

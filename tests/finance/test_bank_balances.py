@@ -102,7 +102,7 @@ async def test_a_difference_is_refused_until_a_second_person_approves_it(bank: B
         ({"accept_difference": "all"}, DIFFERS, "as a decimal number"),
         ({"accept_difference": "sNaN"}, DIFFERS, "the difference is 2.50 KES|decimal number"),
         ({"accept_difference": "1e99999999999999999999"}, DIFFERS, "2.50 KES|decimal number"),
-        ({}, TIES, "every statement adds up"),
+        ({}, TIES, "every statement in the file adds up"),
         ({"reason": ""}, DIFFERS, "give both"),
         ({"by": "Ann"}, DIFFERS, "a second operator must approve"),
     ],

@@ -183,8 +183,8 @@ async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on(
     context: Any = None
     chosen = ChosenBreaks(of=ALL[:3], lines={each.identity: "stm_1" for each in ALL[:3]})
     doing = BreakAct(kind="matched", by="ann", reason="a slip")
-    with pytest.raises(UsageError, match="2 of 3 breaks were done, then the request failed: they"):
+    with pytest.raises(UsageError, match="2 of 3 breaks were done, then the request failed: these"):
         await act_on_chosen(context, chosen, doing)
-    with pytest.raises(UsageError, match=r"^they have changed$"):
+    with pytest.raises(UsageError, match=r"^these breaks have changed$"):
         await act_on_chosen(context, chosen, doing)
     assert len(taken) == 2

@@ -219,7 +219,7 @@ async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
     )
     assert isinstance(done, Withdrawn)
     assert (done.lines, done.closed, done.restored) == (2, 1, 0)
-    assert done.notes[0].startswith("1 line is of closed months: those stay as they were closed")
+    assert done.notes[0].startswith("1 line is in closed months: these months stay unchanged")
     assert await wrong(context) == []
     put(context, DECEMBER)
     november = await close(context, "2026-11")

@@ -150,7 +150,7 @@ async def test_a_reason_is_checked_before_the_report_is_made(
     with pytest.raises(UsageError, match="printable characters"):
         await close(context, reason="a\tb")
     await save_rules(context, "close_alone = false\n", by=None)
-    with pytest.raises(UsageError, match=r"takes two people .* --reason"):
+    with pytest.raises(UsageError, match=r"needs two people .* --reason"):
         await close(context, reason=" ")
 
 
@@ -293,7 +293,7 @@ async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is
         (against,) = await against_closing(context, asked(**by_ann), progress=quiet)
         assert against.line == "coverage:shop"
         given = {"coverage:shop": "the portal is gone"}
-        with pytest.raises(UsageError, match=r"two people here .an exception needs two people"):
+        with pytest.raises(UsageError, match=r"two people .an exception needs two people"):
             await close_period(context, asked(exceptions=given), progress=quiet)
         with pytest.raises(UsageError, match=r"pending: no condition .* coverage:shop"):
             await close_period(
@@ -636,7 +636,7 @@ async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
         ("closings", "UPDATE closings SET document = '{'", "chain", "its digest differs"),
         ("closing_prints", "UPDATE closing_prints SET content = (SELECT content FROM "
          "closing_prints AS other WHERE other.format = 'json') WHERE format = 'csv'",
-         "prints", "what was kept of csv"),
+         "prints", "the stored csv"),
         ("deliveries", "DELETE FROM deliveries WHERE verdict = 'duplicate'",
          "history", "deliveries of 2026-10-01: "),
         ("events", "UPDATE events SET amount = amount + 100 WHERE claim = 'succeeded'",

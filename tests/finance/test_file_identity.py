@@ -74,7 +74,9 @@ def test_a_source_is_not_guessed_where_the_file_does_not_settle_it(
 def test_a_statement_is_not_of_a_source_of_another_provider() -> None:
     """The file of Stripe is never offered as one of M-PESA, nor taken as such."""
     sources = {"mpesa": TILL, "stripe": STRIPE}
-    with pytest.raises(UsageError, match="no statement of mpesa, whose profile is mpesa_stk: it"):
+    with pytest.raises(
+        UsageError, match="not a statement of mpesa, whose profile is mpesa_stk: it"
+    ):
         identified("stripe_payouts", sources, source="mpesa")
     with pytest.raises(UsageError, match="no source has the profile stripe"):
         identified("stripe_payouts", {"mpesa": TILL})

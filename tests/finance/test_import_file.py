@@ -205,8 +205,8 @@ async def test_a_good_row_is_not_taken_beside_an_unclear_one_of_its_reference(
     rejects = shop.rejects
     head, *rows_left = rejects.read_text().splitlines()
     assert [each.split(",")[0] for each in rows_left] == ["A1", "b", "C", "a-1", "B", "c"]
-    assert "row 7 has the same one" in rows_left[0]
-    assert "row 2 has the same one" in rows_left[3]
+    assert "row 7 has the same value" in rows_left[0]
+    assert "row 2 has the same value" in rows_left[3]
     rejects.write_text("\n".join([head, *rows_left[3:4]]).replace("2.0x", "2.00"))
     assert (await shop.book(path=rejects)).new == 1
     assert await shop.references() == ["A1", "a-1", "D"]

@@ -170,7 +170,7 @@ def name_of(each: dict[str, Any]) -> str:
     """Return the order or payment of a break, else the payout, or the amount that the bank has."""
     if each["cause"] == "bank_line_unknown":
         return str(each["money"]["amount"])
-    return str(each["order"] or each["payment"] or each["sentence"].split(" ", 4)[3])
+    return str(each["order"] or each["payment"] or re.findall(r"payout (\S+)", each["sentence"])[0])
 
 
 @dataclass

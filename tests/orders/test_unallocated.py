@@ -135,8 +135,8 @@ async def test_an_order_that_may_not_link_is_a_suggestion_that_search_and_answer
     await driver.send(event("e1", order={"reference": "ORD-7"}, session=None, payment=other))
     answer = (await driver.api("GET", "/orders/ORD-7")).json()
     assert [each["money"] for each in answer["unallocated"]] == [None]
-    assert "A payment of an unclear amount came" in answer["plain"]["answer"][0]
-    assert f"The payment {found.id} of an unclear amount is on no order" in " ".join(
+    assert "A payment of an unclear amount belongs to no order yet" in answer["plain"]["answer"][0]
+    assert f"The payment {found.id} of an unclear amount belongs to no order" in " ".join(
         answer["staff"]
     )
 

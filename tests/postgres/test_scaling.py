@@ -43,7 +43,7 @@ def test_the_processor_time_of_a_delivery_is_printed() -> None:
     """It tells whether the cores or the locks bound the figure."""
     details = drained_figures(FAST)[1].details
     assert details["microseconds of a processor for a delivery"] == 2_000
-    assert details["the same of the server"] == 1_000
+    assert details["microseconds of the server for a delivery"] == 1_000
     assert details["used of all cores"] == 3.0 / 2.5 / CORES
 
 

@@ -5,14 +5,18 @@ import json
 from functools import cache
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from app.providers.paths import EACH, JsonPath, PathStep, Where, compile_path
 from app.providers.schemes import SCHEMES
 from app.providers.sections import Profile
 from app.providers.source import Source
 from app.providers.template import read_template, references
-from tests.providers.named.builders import ec_key, ed25519_key, pem, rsa_key
 
 _SECRETS = {
     "text": "k" * 32,
@@ -25,12 +29,15 @@ _SECRETS = {
 
 @cache
 def private_key(mac: str) -> str:
-    """Return a private key in PEM for this scheme."""
+    """Make a private key in PEM for this scheme."""
+    made: Any
     if mac.startswith("rsa"):
-        return pem(rsa_key())
-    if not mac.startswith("ecdsa"):
-        return pem(ed25519_key())
-    return pem(ec.generate_private_key(ec.SECP384R1()) if "p384" in mac else ec_key())
+        made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    elif mac.startswith("ecdsa"):
+        made = ec.generate_private_key(ec.SECP384R1() if "p384" in mac else ec.SECP256R1())
+    else:
+        made = ed25519.Ed25519PrivateKey.generate()
+    return bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())).decode()
 
 
 def is_declared(profile: Profile) -> bool:

@@ -49,7 +49,7 @@ def test_a_mistake_in_setup_is_reported_with_file_line_and_key(line: str, said: 
 
 def test_setup_of_an_unsigned_profile_may_not_describe_a_secret() -> None:
     text = (SHIPPED / "mpesa_stk.toml").read_text(encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=r"setup\.secret: means nothing"):
+    with pytest.raises(ConfigurationError, match=r"setup\.secret: has no effect"):
         read_profile(Path("mine.toml"), text.replace("[setup]", '[setup]\nsecret = "a passkey"', 1))
 
 

@@ -101,7 +101,7 @@ def test_the_alarm_counts_each_source_and_tells_the_latest() -> None:
     assert alarm.reason == "deliveries_refused_for_age"
     assert alarm.sentence.startswith("7 genuine deliveries were refused for their age (4 of shop, ")
     assert "3 of till)" in alarm.sentence
-    assert "Of the latest: It is old.9 Set" in alarm.sentence
+    assert "The latest one: It is old.9 Set" in alarm.sentence
     assert "other" not in alarm.sentence
 
 

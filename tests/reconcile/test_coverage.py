@@ -164,8 +164,8 @@ def test_a_settled_payment_without_webhook_says_what_may_be_lost() -> None:
     assert isinstance(found, Break)
     assert found.identity == plain.identity
     assert break_sentence(found) == (
-        f"{break_sentence(plain)} What came from 2026-10-01T00:00:00Z to 2026-10-02T00:00:00Z may "
-        "be lost."
+        f"{break_sentence(plain)} Data received from 2026-10-01T00:00:00Z to 2026-10-02T00:00:00Z "
+        "may be lost."
     )
 
 

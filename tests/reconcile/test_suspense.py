@@ -234,7 +234,7 @@ def test_its_statement_line_waits_for_an_order_and_is_no_missing_webhook() -> No
     assert (found.cause, found.payment, found.money.minor) == ("payment_unallocated", "p1", 325_000)
     assert found.cites == (*CAME.cites, "stm_1.1")
     assert (found.left, at_risk(found)) == ((), 0)
-    assert break_sentence(found) == "KES 3,250.00 of the payment p1 is on no order."
+    assert break_sentence(found) == "KES 3,250.00 of the payment p1 belongs to no order."
     assert "tallyhook unallocated assign" in next_step(found)
     assert (buckets(control), control.holds) == (["payment_unallocated"], True)
 

@@ -213,7 +213,7 @@ NOTHING = {"since": None, "until": None, "whole": False}
         (
             {"until": HALF, "whole": False},
             "48 payments of shop were compared with its statement from 2026-10-01 to 2026-10-15; "
-            "those of other days were not compared.",
+            "payments of other days were not compared.",
         ),
         (
             NOTHING,
