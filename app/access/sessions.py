@@ -105,7 +105,7 @@ async def demo_link(context: DatabaseContext) -> str:
         now = context.clock.now()
         known = {each.name for each in await operator_store.operators(connection)}
         if known - {DEMO}:
-            raise UsageError("this database already has operators, so it is not a demo's")
+            raise UsageError("this database already has operators: give the demo a new one")
         if not known:
             demo = operator_store.Operator(name=DEMO, role="admin", created_at=now)
             await operator_store.add_operator(connection, demo)

@@ -110,7 +110,7 @@ async def ask_and_record(
             what = "address" if verdict.status in (404, 405) else "token"
             raise CheckoutDeniedError(
                 f"The payment service answered {verdict.status}: check the {what} of the checkout "
-                f"settings, then try again. Order {row.order} keeps its key."
+                f"settings, then try again. Order {row.order} keeps its idempotency key."
             )
         assert not isinstance(verdict, requests.ComeAgain), "the client asks until it is clear"
         return await _record(context, payment, verdict, row=row), verdict

@@ -123,7 +123,7 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Most seconds for which the service can forbid requests, because it may have sent a wrong date."""
+"""Maximum seconds for which an answer of the service can delay requests. Its date may be wrong."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
 """Codes of answers whose Retry-After covers all requests. After a 409 it covers one key."""

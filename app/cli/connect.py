@@ -101,7 +101,9 @@ def connect(
     provider: Annotated[str, typer.Argument(help="A shipped profile's name, or a file's path.")],
     name: Annotated[
         str | None,
-        typer.Option(help="The source's name, which ends its address. [the profile's name]"),
+        typer.Option(
+            help="The source's name. Its webhook address ends with it. [the profile's name]"
+        ),
     ] = None,
     account: Annotated[
         str | None, typer.Option(help="Your account at the provider, if its events name one.")

@@ -158,9 +158,9 @@ def show_delivery(
     }
     if no_order is not None:
         printing.note(
-            f"{no_order} Until then the shop can name its order: `references` in PUT "
-            f"/api/v1/orders/REF. If the event does contain the reference, correct `order` in the "
-            f"source's profile."
+            f"{no_order} Until then the shop can link the payment to its order, with "
+            "`references` in PUT /api/v1/orders/REF. If the event does contain the reference, "
+            "correct `order` in the source's profile."
         )
     if printing.printed(row | {"headers": headers}, form):
         return

@@ -36,7 +36,7 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Maximum number of unread columns in a sentence. JSON lists all."""
+"""Maximum number of ignored columns that a sentence names. JSON lists all of them."""
 
 CHANGES_SHOWN = 20
 """Maximum number of changed rows that are printed."""

@@ -1,4 +1,4 @@
-"""News of orders: verified notifications, and the feed, which can be read on after a restore.
+"""News of orders, from verified notifications and from the feed.
 
     notification ──verify──▶ news ─┐
     feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction

@@ -51,7 +51,7 @@ LOG_BYTES = 64 * 1024 * 1024
 """Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Prepared statements in the cache: ten sizes of INSERT for each table."""
+"""Maximum number of cached prepared statements. INSERT has ten sizes for each table."""
 
 READERS = 4
 """Reading connections. On SQLite each has a thread."""

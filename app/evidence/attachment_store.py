@@ -161,7 +161,7 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """Audit entry about an attached or removed file. Its leaf counts among the order's."""
+    """Audit entry about an attached or removed file. Its leaf counts as a leaf of the order."""
 
     number: int
     attachment_id: str

@@ -446,7 +446,7 @@ async def _permitted_of(
     except UsageError as error:
         raise UsageError(
             f"{restriction.sentence} Only people who may erase can take its full bundle "
-            f"({error}): take a redacted one, without a reason"
+            f"({error}): take a redacted bundle, which needs no reason"
         ) from None
 
 

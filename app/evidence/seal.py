@@ -209,8 +209,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows that need a leaf. A reading needs none if the delivery's leaves already state
-    it."""
+    """Yield the rows that need a leaf. Skips readings that a leaf of the delivery already
+    states."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None

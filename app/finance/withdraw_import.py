@@ -189,8 +189,8 @@ async def _withdrawable(
         )
     if found.withdraws is not None:
         raise UsageError(
-            f"import {number} is the withdrawal of import {found.withdraws}: to restore its "
-            "lines, import the file again"
+            f"import {number} is the withdrawal of import {found.withdraws}: to restore the "
+            "withdrawn lines, import the file again"
         )
     by = await import_store.withdrawal_of(connection, number)
     if by is not None:

@@ -46,8 +46,8 @@ FEW: Final = 10_000
 distort them."""
 
 USUAL_BYTES: Final = 2_900
-"""Bytes of a delivery until there are enough to calculate them: tests/bench/README.md, with bodies
-of 690 bytes."""
+"""Bytes assumed for a delivery while too few are stored to measure: the figure of
+tests/bench/README.md, with bodies of 690 bytes."""
 
 SOON_DAYS: Final = 90
 """Days until the disk is full, below which a person should act."""

@@ -1,4 +1,4 @@
-"""Statements of checks and people about the go-live checklist. Rows are only added."""
+"""Stored results of the go-live checklist, from checks and from people. Rows are only added."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal

@@ -44,7 +44,8 @@ STEP: Final[Duration] = SECOND
 """Smallest step back that counts as setting the clock; less is an adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Most rows redated, or orders set due, in one transaction, so that deliveries wait briefly."""
+"""Maximum number of rows redated, or of orders set due, in one transaction. Deliveries wait for
+its end."""
 
 COMPARED: Final = 1_000
 """Newest deliveries whose providers' dates are compared with the clock: so many that a few wrong
@@ -66,7 +67,7 @@ class ClockState(Enum):
 
 
 class ClockWatch:
-    """Jumps of the clock in this process, ahead and back, by a monotonic clock."""
+    """Detector of jumps of the system clock, by comparison with a monotonic clock."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -253,8 +254,8 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
             sentence=f"The newest stored date is {format_instant(newest)}, "
             f"{format_duration(newest - now)} later than this machine's clock: "
             "set the clock by NTP. If the clock is right now, it was ahead "
-            "before: a running service corrects the dates once the providers' "
-            "dates, or the clock being set back, prove that.",
+            "before. A running service corrects the dates as soon as providers' "
+            "dates, or a clock that was set back, prove this.",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None

@@ -193,7 +193,7 @@ class FoldingProcess(PeriodicTask):
 
 
 class Quiet:
-    """Meter of whether this process has had little to do for QUIET_S."""
+    """Timer that tells whether this process has had little to do for QUIET_S."""
 
     def __init__(self) -> None:
         self._since, self._used = monotonic(), process_time()

@@ -26,8 +26,9 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition: a record is the last hold or release for its reason, and it is a hold. Both kinds
-stand as in the index `ix_records_holds`; otherwise SQLite reads all records."""
+"""Condition: a record is the last hold or release for its reason, and it is a hold. The
+condition names both kinds as the index `ix_records_holds` does; otherwise SQLite reads all
+records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",

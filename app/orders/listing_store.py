@@ -101,7 +101,7 @@ async def list_anew(connection: AsyncConnection) -> None:
 
 
 async def stored_counts(connection: AsyncConnection) -> Counter[str]:
-    """Return the number of orders in each list, by the list's word."""
+    """Return the number of orders in each list, by the list's name."""
     rows = await connection.execute(text(_KEPT))
     return Counter({row[0]: int(row[1]) for row in rows})
 

@@ -394,8 +394,8 @@ async def redeliver(
 ) -> int:
     """Set notifications due again. A running service or worker sends them at once.
 
-    revisions  numbers of the notifications; None for all that were tried and never accepted, also
-               given up
+    revisions  numbers of the notifications; None for all that were tried and not accepted,
+               including those given up
 
     Raises NotFoundError if a number has no notification, UsageError without permission.
     """

@@ -148,8 +148,7 @@ async def _stated(
 ) -> dict[str, tuple[set[str], set[str], str]]:
     """Return what each delivery of an order states about the customer, by delivery id.
 
-    Each entry has the phone numbers, these numbers with the email address, and the name.
-    """
+    Each entry has the phone numbers, then the numbers and the email address, then the name."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

@@ -321,8 +321,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make due every event that arrived before `until` and waits, except events being asked about.
-    Return all of them, like `waiting_before`."""
+    """Make due every waiting event that arrived before `until`, unless a request about it is
+    under way. Return all of them, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)

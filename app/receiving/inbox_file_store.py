@@ -240,8 +240,8 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Fill an emptied or removed file with a new file's pages, so that its log can be read: SQLite
-    would delete the log.
+    """Fill an emptied or removed file with a new file's pages. Otherwise SQLite would delete its
+    log without reading it.
 
     Call this only while no process has the file open.
     """

@@ -21,8 +21,8 @@ REFUSALS_KEPT: Final = 90 * DAY // HOUR
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Prefix of counters for when a readable delivery of a source last arrived. The prefix above is for
-accepted deliveries: `last accepted shop`."""
+"""Prefix of counters for the last arrival of a readable delivery of a source. Accepted
+deliveries are counted under the prefix above."""
 
 
 class Accepted(NamedTuple):

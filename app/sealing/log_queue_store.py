@@ -18,7 +18,8 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Marks read at a time, each for the rows of one transaction, at most some thousands."""
+"""Number of marks read at a time. A mark stands for the rows of one transaction, up to some
+thousands."""
 
 ALL: Final = 2**62
 """A limit above any number of rows."""

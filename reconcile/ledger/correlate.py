@@ -85,7 +85,7 @@ class SessionFile:
     unknown: Record | None = None
 
     def records(self) -> list[Record]:
-        """Return the existing records in the order of a session's life."""
+        """Return the existing records, sorted by the stages of a session."""
         found = (self.requested, self.opened, self.refused, self.unknown)
         return [record for record in found if record is not None]
 

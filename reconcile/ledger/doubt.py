@@ -102,10 +102,10 @@ that, each payment is compared alone."""
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
     """Return the payments that fit no price, and the price records that all other payments fit.
 
-    Checks payments of the policy's sources that only the order number links to the order. A payment
-    fits a price that was valid at its date or later, alone or in a sum of checked payments. Partial
-    sums count, so that a stranger's payment cannot put two genuine payments in doubt.
-    """
+    Checks only payments that are linked to the order by its number alone, from sources that the
+    policy names. A payment fits a price that was valid at its date or later, alone or in a sum
+    of checked payments. Partial sums count, so that a stranger's payment cannot put two genuine
+    payments in doubt."""
     found = [
         each
         for each in payments

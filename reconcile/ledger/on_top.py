@@ -1,11 +1,10 @@
 """Money on top of the price, and discounts at the provider, as parts of a payment.
 
-Leaves out: which payments count; `outcome` passes those in.
+Does not decide which payments count: `outcome` passes them in.
 
-Money on top is the captured amount less the bases that the provider states. Without bases, it is
-the amount named as such, at most the excess of all captures over the price. So it never makes an
-order underpaid. Returned money is taken from the price first.
-"""
+Money on top is the captured amount less the bases that the provider states. Without bases, money
+on top is the amount that the provider names so, at most the excess of all captures over the
+price. So it never makes an order underpaid. Returned money is taken from the price first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

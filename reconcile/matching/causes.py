@@ -256,7 +256,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     ),
     "settled_never_notified": Cause(
         name="Settled, no webhook read",
-        meaning="The statement has money that no event that was read states.",
+        meaning="The statement has money, but no event that was read states it.",
         sentence="The statement has a {kind} of {settled}, but no webhook that was read says so",
         step="Ask the provider to send the event again, and check that its webhooks reach us",
         risk="left",

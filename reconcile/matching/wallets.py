@@ -182,7 +182,7 @@ class Wallets:
         """Add up the movements of a wallet, and check its stated balance at each instant.
 
         The order of rows with one instant is unknown, so they are checked together. Their sum,
-        added to the earlier balance, must be the last of the balances that they state.
+        added to the earlier balance, must equal one of their stated balances.
         """
         start = self._period.since
         stated, opening = None, None

@@ -39,7 +39,7 @@ def reason_words(code: str) -> str:
 
 
 def finding_words(code: str) -> str:
-    """Return what a finding means for many orders, or an unknown code itself."""
+    """Return the words for a finding of many orders. Return an unknown code unchanged."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -609,7 +609,8 @@ def ties(
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield ties of the unallocated money, by flow and by age, with the payments' money."""
+    """Yield the checks that unallocated money, summed by flow and by age, equals the money of
+    its payments."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

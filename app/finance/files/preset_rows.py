@@ -72,7 +72,7 @@ _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Amazon's description of an amount that only its type describes."""
+"""Amazon's placeholder in the description column, if only the type describes the amount."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:

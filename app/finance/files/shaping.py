@@ -44,7 +44,7 @@ from reconcile.money import Money, is_currency
 
 
 class WordFilter:
-    """Matcher of cells against words, in any case. Words after `!` are exceptions."""
+    """Words that match cells, ignoring case. Words after `!` are exceptions."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]

@@ -31,7 +31,7 @@ _NAMED: Final = re.compile(
 )
 
 LONGEST_LINE: Final = 1_000
-"""Maximum characters of a line that is searched for a period."""
+"""Maximum number of characters of a line in which a period is searched for."""
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:

@@ -159,7 +159,9 @@ def check_workbook(path: Path) -> None:
     content = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     if packed > path.stat().st_size:
-        raise tables.RefusedTable(1, "the workbook uses the same bytes several times")
+        raise tables.RefusedTable(
+            1, "the workbook uses the same bytes several times: save it again"
+        )
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
         raise tables.RefusedTable(
             1,
