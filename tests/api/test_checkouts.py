@@ -36,7 +36,7 @@ ASKED: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def shop(folder: Path, *script: Write, **more: str) -> AsyncIterator[tuple[Driver, Service]]:
+async def shop(folder: Path, *script: Write, **more: Any) -> AsyncIterator[tuple[Driver, Service]]:
     """Run our service beside a payment service that follows the script."""
     async with service(*script) as pay:
         settings: dict[str, Any] = {
