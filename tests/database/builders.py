@@ -189,7 +189,7 @@ SIGNER = CheckpointSigner(
     origin="tallyhook.sandbox/test",
     key=EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!")),
 )
-"""Who signs what `seal` seals."""
+"""Signer of the checkpoints that `seal` makes."""
 
 
 async def seal(inbox: Inbox) -> int:

@@ -1,4 +1,4 @@
-"""What every database must do with runs and breaks: identity, turns, evidence, acts."""
+"""Contract of every database for runs and breaks: identity, turns, evidence, acts."""
 
 from collections.abc import Sequence
 from dataclasses import replace

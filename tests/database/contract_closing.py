@@ -1,4 +1,4 @@
-"""What every database must do with closed periods, and with digests of what was known."""
+"""Contract of every database for closed periods, and for digests of what was known."""
 
 import json
 from dataclasses import replace

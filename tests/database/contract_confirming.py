@@ -1,4 +1,4 @@
-"""What every database must keep of the events that their provider is to be asked about."""
+"""Contract of every database for events that their provider is to be asked about."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every database must keep of coverage: who stated what, as it was known at an instant."""
+"""Contract of every database for coverage: who stated what, as known at an instant."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every database gives for an order's evidence: its bytes, its proofs, what was published."""
+"""Contract of every database for an order's evidence: its bytes, proofs and publications."""
 
 import hashlib
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every database must do after a gap was accepted: what it may have lost is not known."""
+"""Contract of every database for accepted gaps: nothing is claimed about what may be lost."""
 
 from dataclasses import replace
 from types import SimpleNamespace

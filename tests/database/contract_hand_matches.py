@@ -1,4 +1,4 @@
-"""What every database must do with matches by hand: made once, taken back, dated."""
+"""Contract of every database for matches by hand: made once, taken back, dated."""
 
 from dataclasses import replace
 

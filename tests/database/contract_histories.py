@@ -1,4 +1,4 @@
-"""What every database must gather: the same history, whatever order its parts arrived in."""
+"""Contract of every database for histories: the same for every order of arrival."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ class HistoryContract:
     """Gathering and scanning histories. A subclass gives `url`."""
 
     arrival_orders = 12 // every(3)
-    """Of one case, at most; of each in batches of three kinds."""
+    """Arrival orders tried of one case, at most. Each is delivered in three kinds of batches."""
 
     @pytest.mark.alike
     @pytest.mark.parametrize("name", TABLES)

@@ -1,7 +1,6 @@
-"""What every database must do with holds: what only new rules make fulfillable waits for a person.
+"""Contract of every database for holds: orders fulfillable only by new rules wait for a person.
 
-The rules of before are a fold that calls every paid order unresolved, under the form that the
-policy's text had before.
+The old rules are a fold that calls every paid order unresolved, under the policy text's old form.
 """
 
 import asyncio

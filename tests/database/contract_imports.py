@@ -1,4 +1,4 @@
-"""What every database must do with order books and statements: what was known when."""
+"""Contract of every database for order books and statements: what was known when."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""What every database must keep or delete: rejections, tokens, the stamp, the schema."""
+"""Contract of every database for rows to keep or delete: rejections, tokens, the stamp, the
+schema."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What every database must do with ledger lines: cached or folded, they are the same."""
+"""Contract of every database for ledger lines: cached and folded ones are equal."""
 
 from typing import Any
 

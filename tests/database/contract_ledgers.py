@@ -1,4 +1,4 @@
-"""What every database must do with folds: due marks, revisions, the feed, the caches."""
+"""Contract of every database for folds: due marks, revisions, the feed, the caches."""
 
 import asyncio
 import random

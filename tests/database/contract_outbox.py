@@ -1,4 +1,4 @@
-"""What every database must do with the outbox of notifications."""
+"""Contract of every database for the outbox of notifications."""
 
 import asyncio
 

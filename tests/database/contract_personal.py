@@ -1,4 +1,4 @@
-"""What every database must keep of customers, and delete when it is asked to."""
+"""Contract of every database for data of customers: kept, and deleted on request."""
 
 from collections.abc import Awaitable, Iterator
 from functools import partial
@@ -132,7 +132,7 @@ async def ids_of(inbox: Inbox) -> list[str]:
 FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
     "the notes of an order": (phones.NOTES_OF.format("'A', 'B'"), {}, "ix_phones_thing"),
 }
-"""What an erasure asks of a large table, and the index that answers it."""
+"""Queries of an erasure on large tables, and the index that answers each."""
 
 ORPHANED: dict[str, tuple[str, dict[str, Any], str]] = {
     f"{kind}s of no order": (f"{ORPHANS}{kind} IN ('a', 'b')", {}, f"ix_events_orphaned_{kind}")

@@ -1,4 +1,4 @@
-"""What every database must do with payments of no order: list, assign, withdraw, dismiss."""
+"""Contract of every database for payments of no order: list, assign, withdraw, dismiss."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every database must do when the policy changes: all orders come due once; it is noted."""
+"""Contract of every database for a changed policy: all orders come due once, and it is noted."""
 
 from dataclasses import replace
 from typing import Any

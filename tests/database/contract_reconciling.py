@@ -1,4 +1,4 @@
-"""What every database must do with a whole run: what is found is the truth, and nothing besides."""
+"""Contract of every database for a whole run: it finds the truth, and nothing besides."""
 
 import random
 from collections import Counter
@@ -29,7 +29,7 @@ from tests.database.builders import change, quiet, rows
 from tests.reconcile.books_truth import AS_OF, END, START, Month
 
 MONTH = Month(orders=300, each=3, seed=3)
-"""Of a seed with a book line on the first day, and no line without an order where halves meet."""
+"""A month with a book line on the first day, and no line without an order where halves meet."""
 
 Found = Counter[tuple[str, str | None, int]]
 TRUTH = Found(found for case in MONTH.cases() for found in case.breaks)

@@ -1,4 +1,4 @@
-"""What every database must keep of things that a clock that was ahead has dated."""
+"""Contract of every database for things that were dated by a clock that was ahead."""
 
 import pytest
 
@@ -41,7 +41,7 @@ AHEAD, RIGHT = 86_400, 600
 """Seconds after T: what the clock showed, and when it was put right."""
 
 SEEN = ClockCorrection(None, seconds(RIGHT), seconds(AHEAD))
-"""As a process sees it that runs while the clock is put right."""
+"""Correction of the clock as a process sees it that runs meanwhile."""
 
 
 async def receive(inbox: Inbox, event: Event, *, at: int) -> None:

@@ -1,4 +1,4 @@
-"""What every database must keep of payments and sessions that the shop names for its orders."""
+"""Contract of every database for payments and sessions that the shop names for its orders."""
 
 import asyncio
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""What every database must give a report: changed outcomes, accepted breaks, sums that tie."""
+"""Contract of every database for reports: changed outcomes, accepted breaks, sums that tie."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def declined(order: str, at: int) -> Any:
 
 CONTENT = LINES["statement"].content
 NOTHING_ELSE = (None,) * (len(CONTENT) - CONTENT.index("payout") - 1)
-"""Of a line that has no more than its payout."""
+"""Empty values of a line after its payout."""
 
 
 async def settle(inbox: Inbox, *payments: str, at: int) -> None:

@@ -1,5 +1,5 @@
-"""What every database must keep after it was put back: numbers that never go back, and a schema
-that is the migrations' own."""
+"""Contract of every database for restores: numbers never go back, and the schema is the migrations'
+own."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

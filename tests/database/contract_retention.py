@@ -1,4 +1,4 @@
-"""What every database must keep when bodies are deleted, and what a redelivery then finds."""
+"""Contract of every database for deleted bodies: what stays, and what a redelivery finds."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,5 @@
-"""What every database must do with rows of the schedule: of several workers one has each time."""
+"""Contract of every database for rows of the schedule: each due time goes to one of several
+workers."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every database must keep of the log: everything has a leaf, once, whoever seals and when."""
+"""Contract of every database for the log: every row has one leaf, whoever seals and when."""
 
 import asyncio
 import hashlib

@@ -66,7 +66,7 @@ FOUND: dict[str, tuple[list[str], str]] = {
     ),
     SMS.format(receipt="SJK4H7TR2P", account="x1"): (["SHOP-DK-2004"], "its event e1 states"),
 }
-"""What people have, the orders that it finds, and how the first was found."""
+"""Search words that people have, the orders found, and how the first was found."""
 
 NOTED: dict[str, str] = {
     "SJK4H7TR2Q": "We have the payment SJK4H7TR2Q of shop, KES 3,250.00, received at "
@@ -76,7 +76,7 @@ NOTED: dict[str, str] = {
     "ws_CO_1": "A message from shop names ws_CO_1, KES 3,250.00, received at ",
     "KES 80 2026-11-21": "The order book has INV-9, KES 80.00, unpaid, but no event names it.",
 }
-"""What people have, and what is said of it where it is on no order."""
+"""Search words that are on no order, and the sentence about each."""
 
 
 PERSONS: dict[str, str] = {
@@ -97,7 +97,7 @@ INDEXED: dict[str, tuple[str, dict[str, Any]]] = {
     "ix_events_of_other_shops": (search_store.OF_OTHER_SHOPS, NAMED),
     "ix_statement_lines_payout": (search_store.PAID_OUT, NAMED),
 }
-"""What a search asks of large tables, by the index that answers it."""
+"""Queries of a search on large tables, by the index that answers each."""
 
 ALIKE = {"ix_events_of_other_shops": "_other_shops"}
 """Indexes with equal conditions, by a part of their names: of empty ones any costs the same."""

@@ -1,4 +1,4 @@
-"""What every database must keep of what the shop states of its orders, also after a restore."""
+"""Contract of every database for the shop's statements of its orders, also after a restore."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def state(inbox: Inbox, order: str, *, at: int, **facts: Moment) -> None:
 
 
 class ShopFactsContract:
-    """What the shop states. A subclass gives `url`."""
+    """Contract for the shop's statements. A subclass gives `url`."""
 
     @pytest.mark.alike
     async def test_a_price_is_kept_with_its_tenders(self, inbox: Inbox) -> None:

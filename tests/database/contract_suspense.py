@@ -1,4 +1,4 @@
-"""What every database must give finance of payments that no order has."""
+"""Contract of every database for suspense: what finance sees of payments that no order has."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""What every database must do with what people did: a row that was changed without an entry of the
-trail is reported by the check, whichever table it is of."""
+"""Contract of every database for acts of people: the check reports a row of any table that changed
+without an entry of the trail."""
 
 import re
 from dataclasses import replace
@@ -152,7 +152,8 @@ DIGESTS: Final = {
     3: "952b456030510512861ed5c0e356df554bd0d53fff5f319eb80e503c95ee6858",
     4: "a1068a80c2343f85afae48e8c5bada93d2662c3b2425166a7ea47ede9605d6bb",
 }
-"""Of the lines of three imports, one of each kind: sealed for ever, so they stay what they are."""
+"""Digests of the lines of three imports, one of each kind. They are sealed for ever, so they
+stay."""
 
 
 class TrailContract:

@@ -1,4 +1,4 @@
-"""What every database must do with upgrades: preview them, and keep nothing of one that is cut
+"""Contract of every database for upgrades: a preview, and no remains of an upgrade that is cut
 short."""
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ class UpgradingContract:
     """Upgrades that are cut short. A subclass gives `empty_url`, a database without any table."""
 
     statements_between = 12
-    """From one statement that the upgrade is cut short before to the next."""
+    """Number of statements from one cut of the upgrade to the next."""
 
     async def test_an_upgrade_that_is_cut_short_leaves_nothing(self, empty_url: str) -> None:
         assert await always_whole(empty_url, between=self.statements_between) >= 150 // (

@@ -1,4 +1,4 @@
-"""What every database must do with arrivals: verdicts, rows, values at their limits."""
+"""Contract of every database for arrivals: verdicts, rows, values at their limits."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext

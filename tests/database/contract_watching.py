@@ -1,4 +1,4 @@
-"""What every database must do with what the watchdog and the checklist look at."""
+"""Contract of every database for the figures of the watchdog and of the checklist."""
 
 import os
 from dataclasses import replace

@@ -87,4 +87,4 @@ TABLES: Final = {
     )
     for name, (parts, histories) in _TABLES.items()
 }
-"""By name: the parts, and which of them each order's history must hold."""
+"""Parts by name of the table, and those that each order's history must hold."""

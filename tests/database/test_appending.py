@@ -29,7 +29,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "a wrong kind": {"headers": b"bytes"},
     "nothing": {"digest": None},
 }
-"""What no table takes, each by another constraint."""
+"""Values that no table takes, each because of another constraint."""
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())

@@ -1,4 +1,4 @@
-"""What a driver's error is told as, where nothing but its own exception says what failed."""
+"""Errors of a driver, where only its own exception says what failed."""
 
 import ssl
 from pathlib import Path

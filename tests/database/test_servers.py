@@ -1,4 +1,4 @@
-"""What a PostgreSQL server's answer says of the copies that commits wait for."""
+"""Answers of a PostgreSQL server about the copies that commits wait for."""
 
 import pytest
 
