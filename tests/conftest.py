@@ -62,7 +62,7 @@ LONGEST = (
 begun last keeps one worker busy after all others have ended."""
 
 WAITING = ("faults/", "e2e/", "floods/", "postgres/")
-"""Of the others those that mostly wait, for a disk or for a process that they started."""
+"""Other folders whose tests mostly wait, for a disk or for a process that they started."""
 
 FAULTS = Path(__file__).with_name("faults")
 """Folder of the tests in which a disk fails, so they use one."""

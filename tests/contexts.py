@@ -31,7 +31,7 @@ NOTIFIED = ShopSettings(url="https://shop.example/notified")
 RETAINED: Mapping[str, str] = {
     f"TALLYHOOK_RETENTION_{name}_DAYS": "0" for name in ("ACCOUNTS", "DISPUTES", "UNALLOCATED")
 }
-"""What live demands: how long an erasure keeps what it may not empty yet."""
+"""Settings that live requires: days for which an erasure keeps data that it may not empty yet."""
 
 
 class HasDatabase(Protocol):

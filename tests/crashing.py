@@ -22,7 +22,7 @@ CRASH = """
     raise planted_crash(private) from ValueError(private)
 {ending}
 """
-"""What replaces a function's code. `planted_crash` is a builtin, as names are looked up in the
+"""Code that replaces a function's. `planted_crash` is a builtin, as names are looked up in the
 function's own module."""
 
 TELLING = (

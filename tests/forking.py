@@ -38,7 +38,7 @@ from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXECUTED: Final = bool(os.environ.get("TALLYHOOK_LONG"))
-"""Whether each process is executed anew. Read once: tests remove this machine's variables."""
+"""Flag to execute each process anew. Read once: tests remove this machine's variables."""
 
 MOST_BYTES: Final = 200_000
 """Size of one request at most; the environment is most of it."""

@@ -1,4 +1,4 @@
-"""Who may do what: free for whoever holds the machine until there are operators, then by role."""
+"""Permissions: unlimited for the owner of the machine until there are operators, then by role."""
 
 from collections.abc import AsyncIterator
 from contextlib import nullcontext

@@ -55,7 +55,7 @@ ANSWERED: dict[str, tuple[list[bytes], list[int], bool]] = {
     "of 65,537 bytes": ([genuine(b" " * 65_537)], [200], False),
     "too long": ([genuine(b" " * 70_001)], [413], True),
 }  # fmt: skip
-"""What is sent, the statuses of the answers, and whether the connection is closed afterwards."""
+"""Requests on one connection, the answers' statuses, and whether the connection is then closed."""
 
 
 async def test_what_each_is_answered(tmp_path: Path) -> None:

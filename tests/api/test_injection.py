@@ -134,7 +134,7 @@ Way = Callable[[Driver, list[str], str], Awaitable[None]]
 WAYS: tuple[tuple[Way, int], ...] = (
     (by_the_api, 40), (by_closed_parameters, 160), (by_the_operations, 120)
 )  # fmt: skip
-"""Each way, with the step by which it samples the texts when time is short."""
+"""Ways to send a text, each with its sampling step when time is short."""
 
 
 @pytest.mark.slow

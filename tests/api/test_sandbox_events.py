@@ -134,7 +134,7 @@ def numbered(document: dict[str, Any], number: int) -> bytes:
 
 
 Shot = tuple[Account, str, dict[str, Any], str, set[int]]
-"""Who signs, the endpoint, the body, the address, and the allowed statuses."""
+"""One request: signing account, endpoint, body, address, and the allowed statuses."""
 
 
 def aimed(profile: str) -> Iterator[Shot]:

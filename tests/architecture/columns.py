@@ -23,7 +23,7 @@ LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
     ("app/sealing/leaf_store.py", "order_trees"): frozenset({"orders"}),
     ("app/sealing/log_queue_store.py", "unsealed"): frozenset({"row"}),
 }
-"""By module and table, the columns that a whole row is written or sealed without."""
+"""Columns that a whole row is written or sealed without, by module and table."""
 
 
 def columns_are_those_of_the_tables(module: Module) -> Iterator[str]:

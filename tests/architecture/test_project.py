@@ -20,7 +20,7 @@ TOP = frozenset(
      "requirements-dev.lock", "reconcile", "app", "tests"}
 )  # fmt: skip
 MADE = re.compile(r"\..+|var|__pycache__|.+\.egg-info")
-"""What tools put there and git ignores, and dotfiles."""
+"""Names that tools create and git ignores, and dotfiles."""
 
 TEXTS = ("*.md", "*.toml", "*.env", "*.mako", "Makefile", ".ci/*")
 

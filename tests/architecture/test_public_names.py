@@ -1,4 +1,4 @@
-"""No public name vanishes, or appears, unnoticed (tests/architecture/public_names.py)."""
+"""Public names: none appears or vanishes unnoticed (tests/architecture/public_names.py)."""
 
 from pathlib import Path
 

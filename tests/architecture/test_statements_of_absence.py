@@ -260,7 +260,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "No delivery of it was ever accepted": ("read", "accepted"),
     },
 }
-"""By file: a part of the text that says it, and the evidence that it needs."""
+"""Statements of absence by file: a part of the text, and the evidence that it needs."""
 
 SAYS: Final = re.compile(
     r"""

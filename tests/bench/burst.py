@@ -57,7 +57,7 @@ class Turn:
 
 @dataclass(slots=True, kw_only=True)
 class Rounds:
-    """All turns of each side in order; the first of each only warms up.
+    """Turns of each side in order; the first of each only warms up.
 
     drained  deliveries a second of backlogs, read and folded with nothing beside
     checks   sentences that must be true

@@ -14,7 +14,7 @@ EVENTS_PER_ORDER = 4
 SEED = 20_261_120
 
 Step = tuple[str, int, int, int]
-"""What happens, in which attempt (0: the first), hundredths of the price paid, and given back."""
+"""Event, attempt (0: the first), and hundredths of the price paid and given back."""
 
 RECOVERED: tuple[Step, ...] = (
     ("pending", 0, 100, 0),

@@ -36,7 +36,7 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the value meets its bar and every check is true."""
+        """Return whether the value meets its bar and every check is true."""
         return self.verdict in ("", "held", "goal")
 
     @property

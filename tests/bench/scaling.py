@@ -278,7 +278,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """All such parts. right: whether all are stored, published under whole numbers and sealed."""
+    """Measured parts of the work that one does at a time.
+
+    right  whether all is stored, published under whole numbers and sealed
+    """
 
     parts: Sequence[Part]
     right: bool

@@ -63,7 +63,7 @@ _CEILINGS: Mapping[str, tuple[float, float | None]] = {
 BARS = {name: Bar(value, "at least", goal) for name, (value, goal) in _FLOORS.items()} | {
     name: Bar(value, "at most", goal) for name, (value, goal) in _CEILINGS.items()
 }
-"""Each figure states its unit."""
+"""Bars by figure, in the unit that the figure states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

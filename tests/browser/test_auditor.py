@@ -93,7 +93,7 @@ class Person:
         self.goes_by("button:has-text('Import it')" if one else "text=Import all that are clear")
 
     def proposes_to_close(self, month: str) -> None:
-        """From Now, with a reason for each line that does not hold."""
+        """Propose on Now to close a month, with a reason for each line that does not hold."""
         self.goes_by(f"dd a:has-text('{month}')")
         self.goes_by("text=Close it with exceptions")
         for place in self.page.locator("input[name^=except-]").all():
@@ -112,7 +112,7 @@ class Person:
         self.goes_by("button:has-text('Approve it')")
 
     def matches_by_hand(self, money: str, other: str) -> None:
-        """From the list of breaks, with a line that a person finds."""
+        """Match a break from the list with a line that a person finds."""
         self.goes_by(f"tr:has-text('{money}') >> text=Find and match…")
         self.clicks_on(f"tr:has-text('{other}') >> input[name=line]")
         self.goes_by("button:has-text('Match the chosen')")

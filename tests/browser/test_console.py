@@ -89,7 +89,7 @@ PRINT = """() => ({
     broken: [...document.querySelectorAll('.number, .day')].filter(
         each => each.offsetParent && each.getClientRects().length > 1).map(each => each.innerText),
 })"""
-"""Of a page on paper: the number of cut tables, its text, and figures that take two lines."""
+"""Measurements of a printed page: cut tables, its text, and figures that take two lines."""
 
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -201,7 +201,7 @@ def _answers(url: str) -> bool:
 
 @dataclass
 class Seen:
-    """What the browser saw, by page, width and scheme."""
+    """Findings of the browser, by page, width and scheme."""
 
     wide: dict[str, int] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)

@@ -284,7 +284,7 @@ class Story:
 
 
 CHECKED = SEEN if LONG else SEEN[1:]
-"""Where the accessibility checker looks: narrow and in the dark, and in the long form each time."""
+"""Widths and schemes for the accessibility checker: narrow and dark, and all in the long form."""
 
 
 def measuring(found: Seen, script: str | None) -> Callable[[Any, str], None]:

@@ -54,7 +54,7 @@ COUNTS = """() => Object.fromEntries(['script', 'table', 'table > caption', 'the
 
 @dataclass
 class Seen:
-    """What a browser saw of the page."""
+    """Findings of a browser on the page."""
 
     address: str
     asked: list[str] = field(default_factory=list)

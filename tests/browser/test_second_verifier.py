@@ -23,7 +23,7 @@ CALL = """([data, now]) => verify(
     Uint8Array.from(atob(data), (each) => each.charCodeAt(0)), BigInt(now))"""
 
 MEMBERS_OF_THE_ENGINE = ("ledger.json", "heard.json", "the policy")
-"""What documents begin with, in the table of forgeries, whose members the page does not list."""
+"""Prefixes of documents in the table of forgeries whose members the page does not list."""
 
 OF_THE_ENGINE = {"ledger", "bodies", "provider_signatures", "rendered", "kept_checkpoint"}
 """Steps that the page does not describe: they take the engine, or what the reader has kept."""

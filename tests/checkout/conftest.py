@@ -78,7 +78,7 @@ class Shop:
         return [found[record_id] for record_id in ids]
 
     async def written(self) -> str:
-        """All text of the table, every order's."""
+        """Return all text of the table, for every order."""
         async with self.inbox.database.reading() as connection:
             rows = await select_in(
                 connection, sql="SELECT * FROM records WHERE 1 IN ({})", values=[1]

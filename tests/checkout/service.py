@@ -15,7 +15,7 @@ PHONE = "254712345678"
 TOKEN = "test_token_4f1d9c"
 EXPIRES = "2026-11-20T10:30:00Z"
 LATE = "2099-11-20T10:30:00Z"
-"""When a session expires that must be open whatever the clock says."""
+"""Expiry of a session that must be open under any clock."""
 FAST = RetrySettings(tries=4, try_s=2.0, total_s=20.0)
 
 Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -154,7 +154,7 @@ async def half(writer: asyncio.StreamWriter) -> None:
 
 
 async def silence(writer: asyncio.StreamWriter) -> None:
-    """Never answer."""
+    """Leave the request without an answer."""
     await asyncio.Event().wait()
 
 

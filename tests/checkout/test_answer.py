@@ -1,4 +1,4 @@
-"""What an answer means, and what may never come out of one."""
+"""Answers of the checkout service: their meaning, and what they must never cause."""
 
 import json
 from typing import Any

@@ -51,7 +51,7 @@ async def hold(shop: Shop, *, due_at: Instant, until: Instant) -> None:
 
 
 async def a_person_sees_it(shop: Shop) -> bool:
-    """Whether a person sees that the session is unknown."""
+    """Return whether a person sees that the session is unknown."""
     return "session_unknown" in {finding.code for finding in (await shop.ledger()).findings}
 
 

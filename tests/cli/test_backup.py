@@ -51,7 +51,7 @@ OWN = (
     *(f"t.db{name}" for name in (".serving", ".writing", ".waiting", ".reading", ".made")),
     *("t.phone.key", "t.erasures", "t.erasures.key"),
 )
-"""What lies beside every database that was served."""
+"""Files beside every database that was served."""
 
 
 def names(folder: Path) -> set[str]:

@@ -34,7 +34,7 @@ PHONE = "254711223344"
 
 @dataclass
 class Ended:
-    """How a command ended: its exit code and what it wrote."""
+    """Result of a command: its exit code and its output."""
 
     code: int
     out: str
@@ -50,8 +50,8 @@ Run = Callable[..., Ended]
 
 
 def _this_one(chosen: int | None, *, most: int) -> int:
-    """How many processes fold or check: to start one for each core takes a second of each, which is
-    for the tests that say `--jobs`."""
+    """Return one process unless a number is chosen. Starting one for each core takes a second of
+    each, and only tests of `--jobs` need them."""
     return chosen or 1
 
 

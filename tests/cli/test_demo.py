@@ -1,4 +1,4 @@
-"""What the demo's shop does with a service that is busy, and how its servers get their ports."""
+"""The demo: its shop's calls to a busy service, and the ports of its servers."""
 
 import socket
 from contextlib import ExitStack

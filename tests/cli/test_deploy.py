@@ -1,4 +1,4 @@
-"""What `deploy` gives out fits the program: its commands, options, settings, figures and alarms."""
+"""Files of `deploy`: they fit the program's commands, options, settings, figures and alarms."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `--help` lists, and what is said of a word that does not fit."""
+"""Help texts: what is listed, and the refusal of unknown words."""
 
 import re
 import shlex

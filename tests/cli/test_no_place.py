@@ -1,4 +1,4 @@
-"""Where a result finds no place, a command ends in a sentence or quietly, never in a traceback."""
+"""Output that cannot be written: the command ends quietly or with a sentence, never a traceback."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Each way in which the commands on periods can end."""
+"""Every end of the commands on periods."""
 
 import sqlite3
 from contextlib import closing

@@ -23,7 +23,7 @@ from tests.reconcile.build import T
 pytestmark = pytest.mark.slow
 
 DAYS = ("--from", "2026-11-18", "--to", "2026-12-10")
-"""What most files cover: an import of before that end covers no more than the time until then."""
+"""Period of most files. An import before its end covers only the time until then."""
 
 BOOK = """reference,amount,currency,placed_at,status
 ORD-0,10.00,KES,{before},unpaid

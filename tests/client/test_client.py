@@ -1,4 +1,4 @@
-"""How the shop's side handles notifications and answers; some tests ask the service itself."""
+"""The shop's side: it handles notifications and answers. Some tests ask the service itself."""
 
 import ast
 import json

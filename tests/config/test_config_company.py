@@ -1,4 +1,4 @@
-"""What the settings of the company's sign-in say together."""
+"""Settings of the company's sign-in, taken together."""
 
 import pytest
 

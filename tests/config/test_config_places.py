@@ -1,4 +1,4 @@
-"""Where a database may lie, and that it took its settings."""
+"""Places for a database: allowed file systems, and the check that it took its settings."""
 
 import sqlite3
 from contextlib import closing

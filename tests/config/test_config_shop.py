@@ -1,4 +1,4 @@
-"""What the settings of the shop's notifications say together."""
+"""Settings of the shop's notifications, taken together."""
 
 import pytest
 

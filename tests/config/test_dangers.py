@@ -248,7 +248,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     "no period for a payer": ({"RETENTION_UNALLOCATED_DAYS": ""}, "RETENTION_UNALLOCATED_DAYS: is"),
     "no profile of that name": ({"SOURCES__SHOP__PROFILE": "nobodys"}, "SHOP__PROFILE: there is"),
 }
-"""What is given beside a sound configuration of live, and what must be said of it."""
+"""Changes to a sound live configuration, and the sentence that must report each."""
 
 
 def binary(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What every action's form does when it is refused, and when it is sent."""
+"""Forms of all actions, refused and sent."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""What somebody needs who is no developer: names in place of codes, links that their role may
-follow, moments in their own zone, and the way on after what did not work."""
+"""Pages for people who are no developers: names instead of codes, links that fit the role, local
+times, and a way on after a failure."""
 
 import re
 from collections import Counter

@@ -55,7 +55,7 @@ EXPORT = b"""Reference,Status,Amount paid,Channel,Transaction date,Paystack fee,
 pay_1,success,"1,500.00",card,2026-11-21,52.50,KES
 pay_2,failed,20.00,card,2026-11-21,0,KES
 """
-"""As a provider's dashboard exports it."""
+"""A file as a provider's dashboard exports it."""
 
 BOOK = b"Order No.;Amount;Placed at;Status\nORD-1;1.500,00;19.11.2026;paid\n"
 

@@ -1,4 +1,4 @@
-"""What computes for long does not do so in the console's loop: other pages answer meanwhile.
+"""Long computations: they run outside the console's loop, so other pages answer meanwhile.
 
 A use case that the console gives away runs here in the same loop, with its processor time counted
 apart. The longest step of the loop without that time is a small part of what the act takes.

@@ -1,4 +1,4 @@
-"""What the console's pages ask of SQLite: no page goes through a table that grows with the shop."""
+"""Query plans of the console on SQLite: no page scans a table that grows with the shop."""
 
 import re
 import sqlite3
@@ -32,8 +32,8 @@ NEWEST_FIRST: Final = (
     "FROM (SELECT notifications.seq AS seq FROM notifications WHERE",
     'FROM unsealed ORDER BY "row" LIMIT',
 )
-"""What a scan may be of: the first so many rows of an index, with no condition on them; or a count
-that ends at a bound."""
+"""Allowed scans: the first rows of an index without a condition, or a count that ends at a
+bound."""
 
 USUAL: Final = (
     "FROM notifications LEFT OUTER JOIN revisions ON revisions.seq = notifications.seq "
@@ -42,7 +42,7 @@ USUAL: Final = (
 """Nearly every notification is delivered: the newest fifty of them are among the newest."""
 
 BY_HAND: Final = "FROM break_deeds JOIN breaks ON id = break_id WHERE deed = 'matched'"
-"""All matches that people made: whoever matches anew needs each of them, as a run does."""
+"""Query for all matches that people made. A new matching needs each of them, as a run does."""
 
 FEW: Final = {
     "ix_records_holds", "ix_notifications_dead", "ix_notifications_due_at",
@@ -57,7 +57,8 @@ BOUNDED: Final = (
     "SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT",
     "WHERE shop = 'other' AND standing <> 'unconfirmed' LIMIT ?) AS stating",
 )
-"""What waits to be sealed, a row a transaction, and events of other shops: no more than so many."""
+"""Queries that read a bounded number of rows: what waits to be sealed, and events of other
+shops."""
 
 OF_DAYS: Final = "FROM statement_lines WHERE kind = 'payment' AND settled_at >= :begin"
 """A month of payments, from which fee rules are suggested, a few times a year: an index by date

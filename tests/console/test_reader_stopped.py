@@ -1,5 +1,5 @@
-"""With the reader stopped, every route, page and command says that accepted deliveries are unread,
-or refuses to answer. None says "no" of an order whose payment lies in the inbox."""
+"""Routes, pages and commands while the reader is stopped: each reports unread deliveries, or
+refuses. None denies an order whose payment lies in the inbox."""
 
 import re
 from collections.abc import Iterator

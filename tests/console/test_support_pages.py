@@ -1,4 +1,4 @@
-"""What support does from pages: a number in full, notes, pins, saved lists, alarms, erasing."""
+"""Pages for support: a number in full, notes, pins, saved lists, alarms, erasing."""
 
 import csv
 import io

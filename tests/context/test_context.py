@@ -1,4 +1,4 @@
-"""What a context builds from settings, and when."""
+"""Parts of a context, and when each is built from settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What asking a provider back may lead to, whatever its answers and our configuration are."""
+"""Questions to a provider: limits that hold for every answer and every configuration."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""No text becomes a formula in a spreadsheet, and every text comes back."""
+"""Cells of spreadsheets: no text becomes a formula, and every text comes back."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What may stand in a name or a reason of a person: what can be seen, and what joins it."""
+"""Characters in a person's name or reason: visible ones, and those that join them."""
 
 import pytest
 

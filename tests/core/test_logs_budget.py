@@ -1,4 +1,4 @@
-"""So many lines a minute, one that says how many were left out, and every error."""
+"""Budget of log lines: some a minute, one with the number left out, and every error."""
 
 import io
 import json

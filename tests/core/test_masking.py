@@ -1,4 +1,4 @@
-"""What is masked can be distinguished and not called."""
+"""Masked values: they can be distinguished, but not called."""
 
 from base64 import encodebytes, urlsafe_b64encode
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""When the entries of a schedule come, by table: pure, in any zone, on the days clocks change."""
+"""Due times of schedule entries, by table: pure, in any zone, on days when clocks change."""
 
 from typing import get_args
 from zoneinfo import ZoneInfo

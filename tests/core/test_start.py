@@ -1,4 +1,4 @@
-"""What a start loads, and what it does when it is interrupted before it has begun."""
+"""Start of a process: the modules that it loads, and an interruption while it loads."""
 
 import subprocess
 import sys
@@ -20,18 +20,19 @@ SELDOM = (
     "rich",
     "app.console",
 )
-"""What only some installations or commands need. Each takes a part of a second of every start."""
+"""Modules that only some installations or commands need. Each delays every start by a part of a
+second."""
 
 
 LATER = ("pydantic", "sqlalchemy", "structlog", "jinja2")
-"""What no command needs before it runs: help, and words that do not fit, are answered at once."""
+"""Modules that no command needs before it runs. Help and unknown words are answered at once."""
 
 READING = """
 import sys
 from app.cli.main import run
 assert run(["orders", "list"]) == 0"""
 UNREAD = ("starlette", "uvicorn", "httpx2", "prometheus_client", "cryptography", "jinja2")
-"""What a command that only reads the database has no use for."""
+"""Modules that are useless to a command that only reads the database."""
 
 IN_NO_WORKER = (
     "starlette", "uvicorn", "app.api.application", "app.finance.match_rules",
@@ -59,7 +60,7 @@ IN_NO_RECEIVER = (
     "app.finance.break_store", "app.evidence.bundle", "reconcile.matching.bank",
     "reconcile.reporting.closing",
 )  # fmt: skip
-"""What a receiver loads for the first request of its API."""
+"""Modules that a receiver loads at the first request of its API."""
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:

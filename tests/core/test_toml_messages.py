@@ -1,4 +1,4 @@
-"""What is reported of a wrong TOML file: every message of some forty files, word for word.
+"""Messages about wrong TOML files: all of some forty files, word for word.
 
 After a change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/core/test_toml_messages.py`, and
 read the difference.

@@ -42,7 +42,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3BxcnN0"
 SHOP = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET], strict=False)
 
 MODULES = ("asking", "outcomes", "payments", "shop_store")
-"""Of the client, which the receiver has installed."""
+"""Modules of the client that the receiver has installed."""
 
 Send = Callable[..., Any]
 

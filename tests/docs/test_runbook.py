@@ -92,7 +92,7 @@ def sentences(*places: Callable[..., Any]) -> Iterator[str]:
 
 
 PARTS = (", and unread ", "end long reads", "after a restore, ")
-"""How texts begin that are put into a sentence."""
+"""Beginnings of texts that are put into a sentence."""
 
 REASONS = [
     *[sentence for sentence, _ in faults._FATAL_SQLITE.values()],

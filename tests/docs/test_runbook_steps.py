@@ -40,7 +40,7 @@ NIGHTLY: Final = {"SCHEDULE": "nightly | 30 2 * * * | reconcile month csv folder
 TOLD: Final = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": secret(ROTATED)}
 
 Meant = Mapping[str, str]
-"""What the page's placeholders stand for."""
+"""Values of the page's placeholders."""
 
 
 async def only_broken(driver: Driver) -> Meant:

@@ -78,7 +78,7 @@ class Meddler:
         return answer[: len(answer) // 2] if fault == "cut within" else answer
 
     async def _another(self) -> None:
-        """Until another request has come, or half a second has gone by."""
+        """Wait until another request has come, or for half a second."""
         self._next.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._next.wait(), 0.5)

@@ -18,7 +18,7 @@ UNIT_S = 0.05
 """Seconds in one unit of a scenario: a session lives one second."""
 
 UNIT_OF_PEOPLE_S = 60.0
-"""The same where a session must not end before the test does."""
+"""Seconds in one unit where a session must not end before the test does."""
 
 
 def checkout_settings(port: int) -> dict[str, Any]:

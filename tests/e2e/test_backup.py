@@ -151,7 +151,7 @@ async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:
 
 
 def backed_up_and_restored(folder: Path, rounds: int) -> None:
-    """Each round: a backup under load, restored in another place, checked, and rebuilt there."""
+    """Back up under load; restore elsewhere, check and rebuild there. Repeat in each round."""
     (live := folder / "live").mkdir()
     acknowledged: set[str] = set()
     stalls: list[float] = []

@@ -64,7 +64,8 @@ def _true(ledger: dict[str, Any], truth: dict[str, Any]) -> bool:
 
 
 async def play(folder: Path, *, starts: int) -> Counter[str]:
-    """All starts, through the proxies; afterwards everything must be true. What was meddled."""
+    """Play all starts through the proxies, and check that everything is true. Return counts of the
+    meddling."""
     async with meddling(SEED) as outward, meddling(SEED + 1) as inward:
         with provider(webhook_port=inward.port) as port:
             outward.target = port

@@ -1,4 +1,5 @@
-"""As it is deployed: a restart behind a socket that stays open, and deliveries through proxies."""
+"""The deployed service: a restart behind a socket that stays open, and deliveries through
+proxies."""
 
 import http.client
 import re
@@ -34,7 +35,7 @@ ANY_PROXY = "127.0.0.0/8"
 KEPT = "SELECT event_id FROM deliveries"
 
 SLOW = b"the store is slow to answer"
-"""What a service logs that refuses for its disk's sake."""
+"""Log message of a service that refuses because its disk is slow."""
 
 
 def restarted(folder: Path, *, seconds: int, times: int) -> None:

@@ -47,7 +47,7 @@ def provider(port: int, receiver: str) -> Iterator[None]:
 
 
 def settings(port: int, numbers: dict[str, str]) -> dict[str, str]:
-    """Where the provider is, with what, and what is to be played."""
+    """Return the provider's address and credentials, and the scenarios to be played."""
     return {
         "SOURCES__SHOP__SECRETS": SANDBOX_SECRET,
         "CHECKOUT__BASE_URL": f"http://127.0.0.1:{port}",

@@ -41,7 +41,7 @@ class Stage:
 
 
 def instructions() -> Iterator[tuple[str, str]]:
-    """Each with its words, lines that go on joined."""
+    """Yield each instruction with its words; lines that go on are joined."""
     lines = [line for line in CONTAINERFILE.read_text().splitlines() if not line.startswith("#")]
     for line in re.sub(r"\\\n", " ", "\n".join(lines)).splitlines():
         word, _, rest = line.strip().partition(" ")
@@ -151,7 +151,7 @@ say healthy_afterwards "$HEALTH"
 
 
 def script(built: list[Stage]) -> str:
-    """All of it as one script, for a mount namespace of its own."""
+    """Return all stages as one script, for a mount namespace of its own."""
     lines = [SCRIPT]
     for stage in built:
         name = stage.name or "image"

@@ -26,7 +26,7 @@ notify_shop.FIRST_PAUSE = 100_000
 
 
 HELD_S = 5.0
-"""How long the shop says nothing to whoever is killed meanwhile."""
+"""Seconds for which the shop stays silent while a process is killed."""
 
 
 class Shop:

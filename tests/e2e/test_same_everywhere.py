@@ -49,7 +49,7 @@ from tests.sandbox.harness import START, world
 ORDERS: Final = sorted(order_of(each) for each in SCENARIOS.values())
 SIDES: Final = ("expected", "captured", "refunded")
 REPORTED: Final = ("sum", "captured", "refunded")
-"""The same in a report."""
+"""Names of the sides in a report."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Installation:
     console: RunningConsole
     folder: Path
     moments: list[Instant]
-    """When something arrived."""
+    """Instants at which something arrived."""
 
     async def api(self, path: str, **words: str) -> Any:
         answer = await self.driver.api("GET", path, params=words)
@@ -87,8 +87,8 @@ class Installation:
 
 
 async def play(driver: Driver) -> list[Instant]:
-    """All scenarios at once, as the sandbox sends them; the shop stated every price. Returns when
-    something arrived."""
+    """Play all scenarios at once, as the sandbox sends them; the shop states every price. Return
+    the instants of arrival."""
     moments: list[Instant] = []
 
     async def receive(request: httpx2.Request) -> httpx2.Response:

@@ -218,12 +218,12 @@ def test_a_demo_that_is_told_to_stop_takes_its_children_along(
 
 
 def ctrl_c(pid: int) -> None:
-    """As a terminal sends it: to the demo, and to the servers that it started."""
+    """Interrupt the demo and the servers that it started, as a terminal does."""
     os.killpg(pid, signal.SIGINT)
 
 
 def terminate(pid: int) -> None:
-    """As a service manager sends it: to the demo alone."""
+    """Terminate the demo alone, as a service manager does."""
     os.kill(pid, signal.SIGTERM)
 
 

@@ -38,10 +38,10 @@ from tests.api.driving import Driver, driving
 from tests.evidence.world import LATER, live_through
 
 NOW = LATER + 365 * DAY
-"""When bundles are verified."""
+"""Instant at which bundles are verified."""
 
 Members = dict[str, bytes]
-"""What is in a bundle, by file name."""
+"""Files of a bundle, by name."""
 
 Change = Callable[[Members], object]
 

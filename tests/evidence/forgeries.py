@@ -1,4 +1,4 @@
-"""What was tried with the shop's key: the table of forgeries, and the step that finds each."""
+"""The table of forgeries made with the shop's key, and the step that finds each."""
 
 import json
 from dataclasses import replace

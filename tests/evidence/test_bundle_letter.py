@@ -1,4 +1,4 @@
-"""What the letter of an evidence bundle says of the money."""
+"""Statements about money in the letter of an evidence bundle."""
 
 from app.evidence.bundle_letter import (
     LetterArrival,

@@ -1,6 +1,6 @@
-"""Whether anything of an order is missing from a bundle, by the tree of all orders of its day.
+"""Completeness of a bundle, by the tree of all orders of its day.
 
-With the shop's genuine key; a log that is written anew takes a checkpoint that left the shop.
+The forger has the shop's genuine key. A rewritten log is found by a checkpoint outside the shop.
 """
 
 import asyncio

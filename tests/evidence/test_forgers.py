@@ -48,7 +48,7 @@ STEPS = dict.fromkeys(each.step for each in FORGERIES)
 TRIED = [
     each for step in STEPS for each in [one for one in FORGERIES if one.step == step][:: every(3)]
 ]
-"""All forgeries, or a third of those of each step."""
+"""Forgeries that are tried: all, or a third of each step's."""
 
 
 def test_at_least_120_forgeries_are_tried() -> None:

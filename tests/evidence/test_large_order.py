@@ -46,7 +46,7 @@ ROW_BYTES = 1_500
 
 @dataclass
 class LargeOrder:
-    """What was made of it: its bundle, its document and its row in a list."""
+    """One large order: its bundle, its document and its row in a list."""
 
     events: int
     redeliveries: int

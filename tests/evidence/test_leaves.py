@@ -1,5 +1,5 @@
-"""What is sealed of a row: canonical as others write it, salted, without words of it; and the page
-from which a stranger checks it."""
+"""Sealed leaves of rows: canonical as others write them, salted, without words of the row. Also the
+page from which a stranger checks them."""
 
 import hashlib
 import json

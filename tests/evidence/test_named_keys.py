@@ -1,4 +1,4 @@
-"""Which key signed is found again by fingerprint; anyone checks public-key signatures."""
+"""Signing keys, found again by fingerprint. Anyone can check public-key signatures."""
 
 import base64
 import hashlib

@@ -109,7 +109,7 @@ STATED: tuple[dict[str, Any], ...] = (
     {"fulfilled_at": None, "canceled_at": None},
     {"amount": "0", "free": True, "tenders": []},
 )
-"""What the shop states of one order, one after another."""
+"""Statements of the shop about one order, one after another."""
 
 
 def _less(history: Any) -> None:

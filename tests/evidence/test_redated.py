@@ -25,7 +25,7 @@ from tests.reconcile.build import T
 from tests.rows import for_each
 
 RIGHT = Instant(T + HOUR)
-"""When the clock is put right, a day after it went ahead."""
+"""Instant at which the clock is put right, a day after it went ahead."""
 
 
 async def redated_bundle(folder: Path) -> tuple[bytes, Any]:

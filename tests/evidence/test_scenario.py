@@ -1,4 +1,4 @@
-"""From incident to test: an order made into a scenario and played elsewhere comes out the same."""
+"""Scenarios from incidents: an order played elsewhere comes out the same."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What bundles prove of deliveries that are joined to an order later, and of masked references."""
+"""Proofs in bundles for deliveries that are joined to an order later, and for masked references."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a stranger does with a bundle: verify.py alone, minisign, openssl, a browser, a printer."""
+"""Checks of a bundle by a stranger: verify.py alone, minisign, openssl, a browser, a printer."""
 
 import ast
 import hashlib

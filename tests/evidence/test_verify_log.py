@@ -39,7 +39,7 @@ SEED = 20_261_120
 SEALED = (700, 200, 100) if os.environ.get("TALLYHOOK_LONG") else (300, 100, 50)
 DELIVERIES, RECORDS, AUDIT_ENTRIES = SEALED
 ROWS = 1_000 if os.environ.get("TALLYHOOK_LONG") else 400
-"""How many seeded rows are changed in each way."""
+"""Number of seeded rows that are changed in each way."""
 
 TABLES = {
     "deliveries": ("id", "received_at", "source", "digest", "size", "headers", "body", "envelope"),
@@ -57,7 +57,7 @@ Change = Callable[[sqlite3.Connection], Any]
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    """For the module's own fixture."""
+    """Choose the event loop for the module's own fixture."""
     return "asyncio", {"use_uvloop": False}
 
 
@@ -314,7 +314,7 @@ async def test_each_change_of_the_log_itself_is_named(
 
 
 def rewrite(connection: sqlite3.Connection) -> None:
-    """All that can be done without the key: another amount of truth, and a log that fits it."""
+    """Change an entry of the trail and its leaf: all that can be done without the key."""
     connection.execute("UPDATE audit SET who = 'eve' WHERE number = 7")
     ((number, text),) = connection.execute(
         "SELECT number, document FROM log_leaves WHERE subject = 'deed:7'"

@@ -138,7 +138,7 @@ class TestWitness:
 
 
 class Houses(httpx2.AsyncBaseTransport):
-    """Where several witnesses are reached, each by its host; one that is not there is down."""
+    """Transport to several witnesses, each reached by its host. An absent one is down."""
 
     def __init__(self, witnesses: list[TestWitness]) -> None:
         self.there = {each.name.partition("/")[0]: each for each in witnesses}

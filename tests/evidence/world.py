@@ -16,7 +16,7 @@ PHONE = "254711223344"
 NAME = "Wanjiku Kamau"
 CUSTOMER = {"phone": PHONE, "name": NAME}
 LATER = T + 40 * DAY
-"""When everything has been said."""
+"""Instant at which everything has been said."""
 
 STORY: tuple[tuple[str, str, int, int, int, dict[str, Any]], ...] = (
     # event, claim, minutes after T at which it happened and arrived, arrivals, more of its data
@@ -58,7 +58,7 @@ async def open_session(context: AppContext) -> None:
 
 
 async def live_through(driver: Driver, *, customer: Words | None = None) -> None:
-    """All of STORY, and the shop's word; the clock ends at LATER."""
+    """Play all of STORY, and the shop's statement. The clock ends at LATER."""
     await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
     await open_session(driver.context)
     for name, claim, happened, arrived, times, more in STORY:

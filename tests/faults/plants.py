@@ -52,7 +52,7 @@ from app.database.writer import LogLength
 LogLength.may_give_room = lambda log: False
 LogLength.folding_due = lambda log: None
 """
-"""Never fold a log, even if it has filled the disk."""
+"""Leave the log unfolded, even if it has filled the disk."""
 
 UNGUARDED = """
 import app.database.database as database
@@ -165,7 +165,7 @@ import app.monitoring.watchdog as watchdog
 
 watchdog.SHOP_PATIENCE = 300_000
 """
-"""The same, after a third of a second of a shop that takes nothing."""
+"""Watch all the time, and raise the alarm after 0.3 s of a shop that takes nothing."""
 
 
 def stepping(seconds: int, file: str) -> str:
@@ -208,7 +208,7 @@ import app.receiving.inbox_writer_store as receiver
 
 receiver.QUIET_S = 10.0**9
 """
-"""Never fold the database's log because nothing comes: what was read stays in it."""
+"""Leave the database's log unfolded when nothing comes: what was read stays in it."""
 
 DELETES_EARLY = """
 import app.receiving.inbox_store as rows

@@ -59,7 +59,7 @@ class Service:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
+        """Return whether the process is gone."""
         return self.process.popen.poll() is not None
 
 

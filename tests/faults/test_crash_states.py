@@ -18,10 +18,10 @@ ACKS = 110
 """Acknowledgements in one of the two lives of a recorded service, at least."""
 
 FEW_ACKS = 20
-"""The same in the gate."""
+"""Acknowledgements in the gate, in one of the two lives, at least."""
 
 EVERY = 8
-"""In the gate the power is cut after every eighth call."""
+"""Step between the calls after which the power is cut in the gate."""
 
 LIVES = (("1", signal.SIGKILL), ("2", signal.SIGTERM))
 

@@ -35,13 +35,13 @@ MIB = 1024 * 1024
 DISK_MIB, LOW_WATER_MIB, BALLOON_MIB = 64, 32, 20
 FILLER = 20_000
 STILL_S = 1.0
-"""For which nothing more has been read where something keeps it from being: ten tries."""
+"""Seconds without progress after which reading counts as stopped: ten tries."""
 
 REFUSED_MORE = 30
 """Deliveries that are refused under load after the first."""
 
 UNREAD = b"unread deliveries need that space"
-"""What the service says while it holds room for that, beside the low water."""
+"""Message of a service that holds room for unread deliveries, beside the low water."""
 UNREACHABLE = 4
 BODIES = "SELECT count(body) FROM deliveries"
 

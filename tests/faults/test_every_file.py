@@ -1,7 +1,7 @@
-"""Each file beside the database × each fault × when: what is lost, what is seen, what is said.
+"""Faults of each file beside the database, at each time: losses, signs and messages.
 
-Whatever becomes of a file, the service goes on or ends with one sentence; the next start goes on or
-says what to do; and no acknowledged delivery is lost, unless a sentence has named that before.
+The service goes on or ends with one sentence; the next start goes on or says what to do. No
+acknowledged delivery is lost, unless a sentence has named that before.
 """
 
 import os
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 ACKS: Final = 40
 NOTICED_S: Final = 1.0
-"""How long a service that goes on is watched: it looks at its files ten times a second."""
+"""Seconds for which a running service is watched: it looks at its files ten times a second."""
 
 REFUSALS: Final = (3, 4)
 """Exit codes of a start that does not go on, or of a service that ends by itself."""
@@ -87,7 +87,7 @@ CELLS: Final = [
 
 
 class Seen(NamedTuple):
-    """What became of one cell.
+    """Result of one cell.
 
     ended, said    how the service ended by itself, and its last words; None, "": it went on
     refused, why   the same of the next start
@@ -201,10 +201,10 @@ LOST_WHILE_SERVED: Final = {
     "cut_off": "was cut off while the service was running",
     "emptied": "was cut off while the service was running",
 }
-"""What the service says, by the fault, of the first six files."""
+"""Messages of the service by fault, for the first six files."""
 
 UNSAID: Final = "the receiver has ended, so this process ends too"
-"""What the reader says where SIGBUS was faster: a look at the size is made ten times a second."""
+"""Message of the reader where SIGBUS was faster than its look at the size, ten times a second."""
 
 REFUSALS_OF: Final = {
     ("t.db", "removed"): "t.db.made shows that it existed",
@@ -224,7 +224,8 @@ REFUSALS_OF: Final = {
     ("own.toml", "unreadable"): "own.toml",
     ("t.db.reading", "unreadable"): "t.db.reading",
 }
-"""What a start says, whenever the fault came. Of a lost log it depends on what that held."""
+"""Refusals of a start by file and fault, whenever the fault came. After a lost log they depend on
+its contents."""
 
 GATE: Final = [
     ("t.db.inbox", "cut_off", "serving"),

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 UNREACHABLE = 4
 NO_ALLOWANCE = {"REJECTIONS_PER_MINUTE_PER_ADDRESS": "1000000"}
-"""No refused delivery uses up a rate limit."""
+"""Rate limit that no refused delivery uses up."""
 
 
 def test_stopped_and_resumed(tmp_path: Path) -> None:

@@ -317,7 +317,8 @@ ANOTHER = 61_234
 """Number of a user that no machine has a name for."""
 
 READS = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
-"""It may read everything, and so run this program wherever it is installed; write, only its own."""
+"""Capability to read everything, so that the program runs wherever it is installed. It writes only
+its own files."""
 
 
 @pytest.mark.skipif(

@@ -39,8 +39,8 @@ GOING_ON_S = 2.0
 """Seconds after which a service that should have ended, and has not, is told to."""
 
 STARTS = 5
-"""How often a service is started after a failure until it serves. A start is refused where an error
-of before comes to light in it, or where the kernel has made the file system read-only."""
+"""Starts of a service after a failure until it serves. A start fails on an earlier error that it
+finds, or on a file system that the kernel made read-only."""
 
 UNREACHABLE = 4
 ROOM = {"DISK_LOW_WATER_MB": "1"}

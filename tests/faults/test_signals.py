@@ -1,5 +1,4 @@
-"""Each process that a signal ends is named with the signal and its likely cause, by whichever
-process is left."""
+"""Processes that a signal ends: any process left names it, the signal and its likely cause."""
 
 import os
 import signal

@@ -20,7 +20,7 @@ HELD_S = 4
 """Eight times what anybody is let wait, so that a machine that stands still does not matter."""
 
 SYNC = 30
-"""Which sync of the log is held up: one under load."""
+"""Number of the log's sync that is held up: one under load."""
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ CURRENCIES = ("KES", "JPY", "KWD")
 DAYS = 31
 OCTOBER = parse_instant("2026-10-01T00:00:00Z")
 CLOSED_AT = parse_instant("2026-11-12T09:00:00Z")
-"""When the month is closed: everything but the late events has come, and every margin is over."""
+"""Instant at which the month is closed: all but late events has come, and every margin is over."""
 
 ACCOUNT_FEE = 900
 """Minor units that the provider takes for the account in each currency, each time."""
@@ -54,7 +54,7 @@ STATEMENT_COLUMNS = (
 
 @dataclass(slots=True, kw_only=True)
 class Truth:
-    """What is true of a month. Money is in minor units.
+    """Known truth of a month. Money is in minor units.
 
     outcomes    orders by (currency, outcome): those that anybody spoke to us of
     gaps        every break, by (cause, order)
@@ -111,10 +111,10 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Month:
-    """So many orders, placed evenly from the first day's first hour to the last day's evening.
+    """A number of orders, placed evenly from the first day's first hour to the last day's evening.
 
-    undecided_every  of so many cycles of plots only the first has orders that a person must decide
-                     before the month can be closed: one by one, whatever the size of the month
+    undecided_every  number of cycles of plots among which only the first has undecided orders:
+                     a person decides them one by one before the month can be closed
     """
 
     orders: int

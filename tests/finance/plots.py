@@ -381,7 +381,7 @@ WENT_BACK: tuple[Plot, ...] = (surplus_given_back, charged_back, disputed_and_so
 """Nothing is wrong here either."""
 
 UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit, second_payment_unclear)
-"""Those that must be decided before a month is closed."""
+"""Plots that must be decided before a month is closed."""
 
 CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK)
 """A number that three does not divide, so that each plot comes in each of three currencies."""

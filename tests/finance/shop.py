@@ -25,7 +25,7 @@ LONG_AGO = parse_instant("2024-10-01T00:00:00Z")
 
 @dataclass
 class Ended:
-    """How a command ended, and what it wrote."""
+    """Result of a command: its exit code and its output."""
 
     code: int
     out: bytes

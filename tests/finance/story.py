@@ -1,6 +1,6 @@
-"""What happened to one order, and everything that was written of it: by provider, shop and books.
+"""Story of one order: its events, and all that provider, shop and books wrote of it.
 
-The truth is noted by whoever makes the story, as it is made. Nothing here asks the product.
+The maker of a story notes the truth meanwhile. Nothing here asks the product.
 """
 
 import random
@@ -13,10 +13,10 @@ EXPONENTS = {"KES": 2, "JPY": 0, "KWD": 3, "USD": 2}
 """Decimals of the currencies that stories use; written here, not asked of the product."""
 
 FACTORS = {"KES": 100, "JPY": 100, "KWD": 1000}
-"""By how much an amount is wrong that was written in the wrong unit."""
+"""Factor by which an amount in the wrong unit is wrong."""
 
 FEE_PERCENT = {"KES": 2, "JPY": 3, "KWD": 1}
-"""What the provider keeps of a payment."""
+"""Fee of the provider, in percent of a payment."""
 
 PRICE_STEP = 600
 """Prices are multiples of it: halves and thirds are whole, and so is every fee."""
@@ -33,7 +33,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopSaid:
-    """What the shop stated of an order, at `placed_at` or, of a cancellation, at `canceled_at`."""
+    """The shop's statement of an order, at `placed_at`, or at `canceled_at` for a cancellation."""
 
     order: str
     minor: int
@@ -43,7 +43,7 @@ class ShopSaid:
 
     @property
     def at(self) -> Instant:
-        """When it was stated to us."""
+        """Return the instant at which it was stated to us."""
         return self.placed_at if self.canceled_at is None else self.canceled_at
 
 
@@ -74,7 +74,7 @@ class StatementRow:
 
     @property
     def net(self) -> int:
-        """What is paid out."""
+        """Return the amount that is paid out."""
         return self.gross - self.fee
 
 

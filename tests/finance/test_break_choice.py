@@ -1,4 +1,4 @@
-"""Which breaks are meant by what is said of them, and what mistakes are reported."""
+"""Choice of breaks by what is said of them, and the mistakes that are reported."""
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace

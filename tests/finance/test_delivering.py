@@ -91,7 +91,7 @@ class Session(socketserver.StreamRequestHandler):
 
 
 class MailServer(socketserver.ThreadingTCPServer):
-    """It takes what it is given, unless it is set to another answer."""
+    """A mail server that takes every mail, unless it is set to another answer."""
 
     daemon_threads = True
     allow_reuse_address = True

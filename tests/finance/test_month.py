@@ -30,7 +30,7 @@ STORED = {
     "links": "reference, kind, source, order_key",
     "contested": "order_key, other",
 }
-"""What is the same in both ways: everything but the ids that we give, and the headers."""
+"""Columns that are equal in both ways: all but the ids that we give, and the headers."""
 
 
 def stored(path: Path) -> dict[str, list[Any]]:

@@ -25,14 +25,14 @@ BEGINS = parse_instant("2024-09-30T21:00:00Z")
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")
 
 ALWAYS = ("--from", "2024-09-01", "--to", format_instant(Instant(SystemClock().now() + DAY))[:10])
-"""Until what is accepted now."""
+"""Period that ends after everything that is accepted now."""
 
 Cleared = Counter[tuple[str, str]]
-"""By account and currency."""
+"""Balances by account and currency."""
 
 
 def payouts(month: Month) -> dict[tuple[str, str], tuple[int, Instant]]:
-    """By name and currency what the provider pays out, in minor units, and on which day."""
+    """Return the provider's payouts by name and currency: minor units, and the day."""
     found: Counter[tuple[str, str]] = Counter()
     days: dict[tuple[str, str], Instant] = {}
     for story in month.stories():

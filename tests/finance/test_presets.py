@@ -61,7 +61,7 @@ GOLDEN: Final = FOLDER / "presets.txt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What is said beside the file, and what becomes of its rows."""
+    """Options given beside a file, and the counts of its rows."""
 
     read: int
     ignored: int = 0

@@ -1,4 +1,4 @@
-"""What the schedule does: once for each due time, delivered whole, reported where it fails."""
+"""The schedule: one run for each due time, whole deliveries, and reported failures."""
 
 import asyncio
 import json

@@ -57,7 +57,7 @@ def flat(batches: Iterator[list[Row]]) -> list[Row]:
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """As SQLite's BINARY and PostgreSQL's "C" have texts."""
+    """Sort rows as SQLite's BINARY and PostgreSQL's "C" sort texts."""
     return sorted(rows, key=lambda row: (row[1].encode(), row[2], row[0]))
 
 

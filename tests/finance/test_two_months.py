@@ -175,7 +175,7 @@ def name_of(each: dict[str, Any]) -> str:
 
 @dataclass
 class Played:
-    """What was seen while October was closed, a webhook came late, and November was closed.
+    """Observations while October was closed, a webhook came late, and November was closed.
 
     printed  what October printed when it was closed
     fresh    the journal of both months, made from scratch after the first closing

@@ -38,15 +38,15 @@ ZONE: Final = ZoneInfo("Africa/Nairobi")
 MONTHS: Final = ("2024-10", "2024-11")
 SECRET: Final = "whsec_two_months_of_a_shop_in_nairobi"
 OURS: Final = {"json:data.object.metadata.shop": ["main"]}
-"""What tells the shop's payments from those of the outlet on the same account."""
+"""Member that tells the shop's payments from those of the outlet on the same account."""
 
 STRIPE: Final = Source(name="stripe", profile=load_profile("stripe"), secrets=[SECRET], only=OURS)
 
 
 class Open(NamedTuple):
-    """What is open at the end of a month: a break, or money left on an account.
+    """An open item at the end of a month: a break, or money left on an account.
 
-    settled  whether what comes in the next month settles it; else it stays
+    settled  whether the next month settles it; else it stays
     """
 
     month: str

@@ -11,7 +11,7 @@ from app.receiving.guard import MAX_PIPELINED
 
 HEAD = b"POST /webhooks/shop HTTP/1.1\r\nhost: slow\r\n"
 PIPELINED = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: slow\r\n\r\n" * (1 + MAX_PIPELINED)
-"""As many as are taken at once: one more, and the server would hang up."""
+"""Requests that are taken at once: with one more, the server would hang up."""
 
 OPENINGS = {
     "silent": b"",
@@ -19,10 +19,10 @@ OPENINGS = {
     "body": HEAD + b"content-length: 1000\r\n\r\n",
     "reader": PIPELINED,
 }
-"""What each kind sends at once."""
+"""Bytes that each kind sends at once."""
 
 DRIPS = {"silent": b"", "headers": b"a", "body": b"a", "reader": PIPELINED}
-"""What each kind sends later, again and again."""
+"""Bytes that each kind sends later, again and again."""
 
 PER_ADDRESS = 250
 """Connections from one address of the loopback network, 127.0.1.1 and up."""

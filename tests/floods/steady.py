@@ -21,7 +21,7 @@ from tests.bench.requests import signed_request, source
 CONNECTIONS = 32
 
 Sent = tuple[bool, float]
-"""Whether one delivery was acknowledged, and seconds until it was or was given up."""
+"""Acknowledgement of one delivery, and seconds until that or until it was given up."""
 
 PATIENCE_S = 10
 """Seconds after which an answer no longer counts: providers wait about as long."""

@@ -84,10 +84,10 @@ IN_THE_BODY = {
     "a chunk that ends in LF",
     "fields behind the body",
 }
-"""Those whose head is certain."""
+"""Names of requests whose head is certain."""
 
 TRIES = 3
-"""Where the machine stands still, a request may come when its deadline is over."""
+"""Attempts: on a machine that stands still, a request may come after its deadline."""
 
 ANSWERED = {
     "an upgrade to WebSocket": (

@@ -20,10 +20,10 @@ from tests.waiting import PATIENCE_S, soon
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 SHARED_KEYS = 30
-"""Most attributes whose names the instances of a class share (CPython)."""
+"""Limit of attributes whose names the instances of a class share (CPython)."""
 
 RESET = struct.pack("ii", 1, 0)
-"""No linger time: closing resets the connection."""
+"""Socket option without linger time: closing resets the connection."""
 
 LIMITS = GateLimits(
     receive_deadline_s=600, send_deadline_s=600, connections=9, per_address=9, max_head_bytes=9999

@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE_S, until
 
 CHUNKED = post("/webhooks/shop", "transfer-encoding: chunked", length=-1)
 MOST = 64 * 1024 * 1024
-"""Most bytes of a sender of bodies without end."""
+"""Limit in bytes of a sender of endless bodies."""
 
 OWN_BUFFER = 65_536
 """Buffer of such a sender; the kernel takes twice as much."""

@@ -29,7 +29,7 @@ RATE = 20
 """Genuine deliveries a second."""
 
 MOST = 64 * MIB
-"""Most bytes of one body: by then the server should have closed the connection."""
+"""Limit in bytes of one body: by then the server should have closed the connection."""
 
 EATING = """
 import json, socket, sys

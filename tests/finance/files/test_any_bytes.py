@@ -26,7 +26,7 @@ SHAPES = (
     '[fold]\nby = "currency"\n[ignore]\ncurrency = ["-"]\n[joined]\n{date} = ["currency"]\n'
     '[amounts.{money}]\nadd = ["{money}"]\nsubtract = ["{money}"]\n',
 )
-"""What mappings say of rows and of fields that are made of several columns."""
+"""Parts of mappings about rows, and about fields that are made of several columns."""
 
 
 def ends_well(content: bytes) -> None:

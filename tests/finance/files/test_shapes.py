@@ -1,4 +1,5 @@
-"""What a mapping says beyond names: which rows are data, and fields that are made of several."""
+"""Shapes that a mapping describes beyond names: rows of data, and fields made of several
+columns."""
 
 import re
 from datetime import UTC
@@ -24,7 +25,7 @@ KES = '[defaults]\ncurrency = "KES"\n'
 
 
 def references(found: Found) -> list[str]:
-    """Those of the rows, and nothing else is noted."""
+    """Check that nothing else is noted, and return the rows' references."""
     rows, problems = found
     assert problems == []
     return [row["reference"] for row in rows]

@@ -16,7 +16,8 @@ PAYLOADS = tuple(before + head + body for before in _BEFORE for head in _HEADS f
 
 
 def is_formula(cell: str) -> bool:
-    """Whether a program might: control signs and blanks before it dropped, full width folded."""
+    """Return whether a program might take a cell for a formula. Control signs and blanks before it
+    are dropped; full width is folded."""
     if cell.startswith(("\t", "\r", "\n")):
         return True
     seen = unicodedata.normalize("NFKC", cell)
