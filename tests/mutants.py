@@ -114,7 +114,7 @@ SWAPS: Final = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt),
     ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
 }  # fmt: skip
-"""What replaces a comparison: its contrary, and for `<` and its like also the other boundary."""
+"""Replacements of a comparison: its contrary, and for `<` and its like also the other boundary."""
 
 UNTOUCHED: Final = (ast.Assert, ast.JoinedStr, ast.AnnAssign, ast.arg)
 """Nodes that are not changed: guards that never fail, texts and annotations."""

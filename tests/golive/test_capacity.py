@@ -39,7 +39,7 @@ SHOP = Capacity(
     cores=CORES,
     shared=False,
 )
-"""It carries 2,000 deliveries a second."""
+"""A shop that carries 2,000 deliveries a second."""
 
 
 def said(found: Capacity) -> dict[str, Check]:

@@ -1,4 +1,4 @@
-"""What a rehearsal expects, and which numbers it may use."""
+"""Plan of a rehearsal: expected ends, and numbers that it may use."""
 
 from typing import Any
 

@@ -27,8 +27,7 @@ from tests.waiting import until
 NODES: Final = ("one", "two")
 EXAMPLE: Final = FOLDER / "ha"
 Mode = Literal["strict", "loose", "asynchronous"]
-"""Whether a commit waits for a standby: always, as the example has it, only while one is there, or
-never."""
+"""Waits of a commit for a standby: always, as in the example; only while one is there; or never."""
 
 PASSWORD: Final = "password-of-tallyhook"
 ASKED_S: Final = 2.0

@@ -17,10 +17,10 @@ from reconcile.instants import SECOND, Instant
 from tests.waiting import PATIENCE_S
 
 TRY_S: Final = 2.0
-"""How long the probe waits for a connection or a commit before it tries anew."""
+"""Seconds that the probe waits for a connection or a commit before it tries anew."""
 
 REST_S: Final = 0.05
-"""Its pause between two commits on one node."""
+"""Seconds between the probe's commits on one node."""
 
 _REFUSALS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 

@@ -1,4 +1,4 @@
-"""What a running service tells of one thing that is watched."""
+"""Sentences of a running service about one thing that is watched."""
 
 from tests.api.driving import Driver
 

@@ -1,4 +1,4 @@
-"""When an alarm is raised, and when it is over: within seconds, without a look every second."""
+"""Start and end of alarms: within seconds, without a look every second."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When the certificate of the public URL ends: looked at, and told by the figures."""
+"""Expiry of the public URL's certificate: looked at, and shown in the figures."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the figures say while a write is held up."""
+"""Figures of the service while a write is held up."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `tallyhook doctor` says of what it sees."""
+"""Findings of `tallyhook doctor`."""
 
 import stat
 from dataclasses import replace

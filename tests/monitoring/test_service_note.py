@@ -1,4 +1,4 @@
-"""What a service notes for `doctor`: what it says of itself, and by which settings it goes."""
+"""Note of a service for `doctor`: its state, and the settings in force."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack

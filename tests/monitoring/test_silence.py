@@ -1,4 +1,4 @@
-"""When it is too quiet, and when it only looks so."""
+"""Alarm of silence: true silence, and what only looks like it."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ from tests.reconcile.build import T
 from tests.waiting import soon
 
 RIGHT = Instant(T + 10 * MINUTE)
-"""When the clock is put right: before the deadline of what began at T."""
+"""Instant at which the clock is put right: before the deadline of what began at T."""
 
 
 async def fold(driver: Driver) -> None:

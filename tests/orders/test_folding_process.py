@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Told:
-    """What whoever reads was told, and how many deliveries wait."""
+    """Number of waiting deliveries, and what the reader was told."""
 
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting

@@ -1,4 +1,4 @@
-"""What is said after a gap was accepted: nothing of its time is told as not so."""
+"""Sentences after an accepted gap: none denies anything of its time."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the shop states of an order, one thing after another."""
+"""Facts that the shop states of an order, one after another."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What proving an order costs: it grows with its events, and not with their redeliveries."""
+"""Cost of proving an order: it grows with its events, and not with their redeliveries."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ HUGE = "92233720368547758.07"
 
 
 class PlannedFault(Exception):
-    """What the broken fold raises; its message must not reach the log."""
+    """Error that the broken fold raises; its message must not reach the log."""
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ _numbers = count()
 
 @dataclass(slots=True)
 class Load:
-    """What came of the arrivals so far.
+    """Results of the arrivals so far.
 
     acknowledged  ids of deliveries
     times         when each of them was acknowledged, as the loop counts

@@ -23,13 +23,13 @@ from tests.waiting import PATIENCE_S
 Act = Callable[[], Awaitable[Any]]
 
 LOOK_S: Final = 0.002
-"""How long an actor may work before the server is asked whether it waits for a lock."""
+"""Seconds that an actor may work before the server is asked whether it waits for a lock."""
 
 STAYING: Final = (0.0, 0.5, 0.9)
 """Probabilities, one a schedule, that the same actor goes on: others then wait for long."""
 
 WEIGHTS: Final = (1.0, 1.0, 0.1, 0.01)
-"""How often an actor goes on, compared with the others: a slow one meets all that they do."""
+"""Speeds of actors, relative to each other: a slow one meets all that the others do."""
 
 _SQL: Final = "SELECT pid FROM pg_locks WHERE NOT granted"
 

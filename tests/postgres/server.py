@@ -24,7 +24,7 @@ from tests.memory import memory
 from tests.waiting import PATIENCE_S, until
 
 PORT = 5432
-"""Only a part of the socket's name."""
+"""Number in the socket's name; the server listens on no TCP port."""
 
 SETTINGS = (
     "listen_addresses=",
@@ -217,7 +217,7 @@ ENDINGS: dict[str, Callable[[Server], None]] = {
     "stopped at once": lambda server: server.stop(signal.SIGQUIT),
     "stopped fast": lambda server: server.stop(signal.SIGINT),
 }
-"""How a server can end."""
+"""Ways to end a server."""
 
 
 def processes_of(pid: int) -> list[int]:

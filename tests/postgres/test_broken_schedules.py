@@ -112,8 +112,8 @@ async def test_a_schedule_finds_an_epoch_that_is_not_looked_at(
 
 
 class Patient(Impatient):
-    """The same with readers that try again, as where another one has stored the deliveries, and
-    with the erasure at the end: on several nodes it keeps appends out."""
+    """An Impatient world whose readers try again, as where another has stored the deliveries. The
+    erasure comes last: on several nodes it keeps appends out."""
 
     async def erase(self, inbox: Inbox) -> None:
         if inbox is self._stores[0]:

@@ -26,7 +26,8 @@ class TestPostgresql(Contract):
 
 @pytest.mark.soak
 class TestSeveral(Contract):
-    """The same where each append is of the next of four readers, and four workers fold in turn."""
+    """The contract with several processes: appends take turns on four readers, folds on four
+    workers."""
 
     statements_between = 60
 

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.postgres
 BEAT_S = 0.5
 
 SILENT = f"UPDATE holders SET until = until - {2 * HOLD}"
-"""As if each had not been heard of for more than a minute."""
+"""Statement that makes every holder silent for more than a minute."""
 
 ASLEEP = "SELECT pg_sleep(60)"
 SLEEPERS = f"SELECT pid FROM pg_stat_activity WHERE query = '{ASLEEP}' AND state = 'active'"

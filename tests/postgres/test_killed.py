@@ -32,7 +32,7 @@ ACKS = 15_000
 
 @dataclass(slots=True)
 class Promised:
-    """What was promised in all rounds.
+    """Promises of all rounds.
 
     deliveries  ids that must be found
     orders      those that were paid

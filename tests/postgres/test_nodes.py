@@ -1,4 +1,4 @@
-"""Each server that holds rows, or a copy of them, is asked, and named where it risks them."""
+"""Servers that hold rows or copies: each is asked, and named where it risks them."""
 
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ CITUS = (
     RETURN NEXT;
     END $$""",
 )
-"""What is asked of Citus, as its catalogs and functions have it."""
+"""Catalogs and functions of Citus, as far as they are asked."""
 
 
 async def test_a_node_with_rows_that_does_not_answer_makes_the_service_unready(

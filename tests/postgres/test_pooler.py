@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 PORT = 6432
-"""Only a part of the socket's name."""
+"""Number in the socket's name."""
 
 CONFIGURATION = """
 [databases]

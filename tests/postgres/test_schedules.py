@@ -318,7 +318,7 @@ async def test_what_follows_the_numbers_of_a_publication_carries_them(
 
 
 class Impatient(World):
-    """The same with whole readers, which read suspects, too."""
+    """A world with whole readers, which read suspects, too."""
 
     async def read(self, inbox: Inbox) -> None:
         reading = ReaderContext(context(inbox, at=20), inbox, SOURCES, "sandbox", HOLDING)

@@ -1,4 +1,4 @@
-"""What may take long, and what may not."""
+"""Time limits: what may take long, and what may not."""
 
 import asyncio
 from threading import current_thread, main_thread

@@ -1,5 +1,5 @@
-"""From nothing to a shop that is paid: Stripe's events behind Caddy, on PostgreSQL, with console
-and figures; a restart under load; and a wrong secret that the runbook mends."""
+"""Story of a shop from nothing to paid: Stripe's events behind Caddy, on PostgreSQL, with console
+and figures. Also a restart under load, and a wrong secret that the runbook mends."""
 
 import http.client
 import os
@@ -33,7 +33,7 @@ from tests.waiting import PATIENCE_S, until
 SECRET = "whsec_test_9f8e7d6c5b4a3f2e1d0c"
 RATE = 100
 SECONDS = 5
-"""Of deliveries over the restart."""
+"""Seconds of deliveries over the restart."""
 
 
 class Machine:

@@ -1,4 +1,4 @@
-"""What is erased is gone as bytes, and what the money rests on stays as it was."""
+"""Erasure: erased data is gone as bytes, and what the money rests on stays as it was."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Why something stays though its customer asks: each reason alone, and the moment it ends."""
+"""Reasons why data stays though its customer asks: each alone, and the moment it ends."""
 
 from typing import Final
 
@@ -51,7 +51,7 @@ ORDERS: dict[str, tuple[str, int, KeptData | None]] = {
     "too young": (OVER, 1, KeptData(what=ORDER, why="minimum",
                                     until=Instant(seconds(2) + 7 * DAY))),
 }  # fmt: skip
-"""What was said, how many days ago, and why it stays."""
+"""Events of an order, their age in days, and the reason why it stays."""
 
 TO_SETTLE: dict[str, tuple[str, str]] = {
     "not what it costs": (f"{PLACED}1s succeeded e1 pay=pay_1 money=1.00/KES\n", "amount_mismatch"),
@@ -61,7 +61,7 @@ TO_SETTLE: dict[str, tuple[str, str]] = {
         "paid_twice, same_id_different_body",
     ),
 }
-"""What was said of an order that a person must settle, and what of it."""
+"""Events of an order that a person must settle, and its findings."""
 
 
 WEEK: Final = Periods(minimum=MINIMUM)

@@ -1,4 +1,4 @@
-"""What settles an order whose data may not go yet."""
+"""Conditions that settle an order whose data may not go yet."""
 
 from app.privacy.erase_rules import OTHERWISE, SETTLED_BY, ToSettle, steps_for, to_settle
 from reconcile.ledger.vocabulary import FINDINGS

@@ -42,7 +42,7 @@ OTHERWISE = {
     *("phones.digest", "phones.kind", "phones.thing", "unanswered.order_key"),
     *("order_keys.order_key", "order_keys.key"),
 }
-"""Of whom a number is: no number stands there. Rows are looked for instead."""
+"""Columns that refer to a number but do not contain it. Rows are looked for instead."""
 
 GOES = {where for where, mark in columns() if mark.erased != "kept" and mark.personal != "not"}
 KEPT = {

@@ -1,6 +1,7 @@
-"""What an erasure reports of what stays is what a full-text search of the raw bytes finds: of the
-database, its log, the inbox, later backups and the lines that were logged; and again after an
-earlier backup was put back.
+"""Report of an erasure, compared with a full-text search of the raw bytes.
+
+The search covers the database, its log, the inbox, later backups and logged lines. It is repeated
+after an earlier backup was put back.
 
 Each planted marker names its place and its form, so that the bytes tell of themselves where they
 stand: `of 0711 223344 in deliveries.body`.

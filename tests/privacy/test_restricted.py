@@ -1,4 +1,4 @@
-"""What an erasure keeps is restricted: nobody finds it or sees whose it is, and finance goes on as
+"""Restriction of what an erasure keeps: nobody finds it or sees whose it is. Finance goes on as
 before."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What an erasure keeps for a while: evidence of disputes, and who paid money of no order."""
+"""Data that an erasure keeps for a while: evidence of disputes, and payers of money of no order."""
 
 import json
 from collections.abc import AsyncIterator

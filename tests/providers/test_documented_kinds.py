@@ -1,4 +1,4 @@
-"""Each shipped profile has a meaning for the documented kinds of events about money going back.
+"""Documented kinds of events about money going back: each shipped profile has a meaning for them.
 
 A kind that no line of a profile names holds its payment if its words are about money going back. So
 that no harmless event does this, the documented kinds of every profile are listed here, composed as

@@ -1,4 +1,4 @@
-"""No request makes a shipped profile raise, or accept a changed body as genuine."""
+"""Fuzzing of shipped profiles: no request makes one raise, or accept a changed body as genuine."""
 
 import time
 from collections import Counter

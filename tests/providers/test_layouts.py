@@ -1,4 +1,4 @@
-"""Where a signature is and how it is written there: every place, format and encoding."""
+"""Layouts of a signature in a request: every place, format and encoding."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What the documented example payloads of each provider say, and what whole sequences fold to.
+"""Documented example payloads of each provider: their events, and what whole sequences fold to.
 
 tests/app/providers/payloads/<profile>.jsonl, one JSON object a line, each with a `name`:
 

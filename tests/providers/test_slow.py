@@ -1,4 +1,4 @@
-"""What shipped profiles state about slow payments, and mistakes in a section [slow]."""
+"""Slow payments in shipped profiles, and mistakes in a section [slow]."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whose an event is, by a profile's kind of key and the account that an event names.
+"""Owner of an event, by a profile's kind of key and the account that an event names.
 
 Signed content must also not be joined such that somebody could move bytes from one field to
 another.

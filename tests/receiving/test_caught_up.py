@@ -1,5 +1,5 @@
-"""What rests on all that was accepted waits until it has been read, and is refused where it is
-not: a refund may lie in the inbox, or the bytes of whoever is erased."""
+"""Acts that rest on all accepted deliveries: they wait until all are read, or are refused. The
+inbox may hold a refund, or bytes of a person being erased."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -51,7 +51,7 @@ async def read(driver: Driver) -> None:
 
 
 async def erasing(driver: Driver) -> object:
-    """As the command does."""
+    """Erase as the command does."""
     return await erase(
         driver.service.context,
         ErasureRequest(phone=PHONE, reason="asked by letter", by=None),
@@ -61,12 +61,12 @@ async def erasing(driver: Driver) -> object:
 
 
 async def bundling(driver: Driver) -> object:
-    """As the command does."""
+    """Build a bundle as the command does."""
     return await build_evidence(driver.context, BundleRequest(order="ORD-1"), lines=lines_naming)
 
 
 async def writing_a_letter(driver: Driver) -> object:
-    """As the command does."""
+    """Write a letter as the command does."""
     return await take_letter(
         driver.context, CaseRequest(order="ORD-1", by=None), "html", lines=lines_naming
     )

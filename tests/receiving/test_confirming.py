@@ -1,4 +1,4 @@
-"""What a provider does not sign counts only after the provider itself was asked."""
+"""Confirmation: an unsigned event counts only after its provider was asked."""
 
 import asyncio
 import io

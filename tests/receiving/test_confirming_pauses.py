@@ -1,4 +1,4 @@
-"""When a provider is asked again, and when no more."""
+"""Pauses between questions to a provider, and their end."""
 
 import asyncio
 from typing import Any

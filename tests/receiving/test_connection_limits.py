@@ -1,4 +1,4 @@
-"""Which connections are let in, in all and of one address, and which are closed for taking long."""
+"""Limits on connections: in all, of one address, and in time."""
 
 from dataclasses import dataclass
 

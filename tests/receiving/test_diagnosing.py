@@ -1,4 +1,4 @@
-"""What is said of one refused delivery, and with what it is tried."""
+"""Diagnosis of one refused delivery, and the secrets that are tried on it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

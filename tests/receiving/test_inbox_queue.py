@@ -198,7 +198,7 @@ async def test_who_comes_when_it_has_closed_is_answered_so() -> None:
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
-    """As a driver's error comes, in one of ours."""
+    """Return one of our errors with a driver's as its cause."""
     error.__cause__ = cause
     return error
 

@@ -54,7 +54,8 @@ def test_rows_of_a_file_are_as_many_at_a_time_as_fit_then_and_no_key_is_parted()
 
 
 class SlowStore:
-    """Its own clock: it waits nine seconds for its turn, and commits in twice the time there is."""
+    """A store with a clock: it waits nine seconds for its turn, and a commit takes twice the
+    limit."""
 
     def __init__(self, *, wanted: bool) -> None:
         self.now = 0.0

@@ -1,4 +1,5 @@
-"""What was accepted is kept, read once, and seen by who asks; nothing is published over it."""
+"""The reader: accepted deliveries are kept, read once, and seen by who asks. Nothing is published
+before they are read."""
 
 import asyncio
 import json

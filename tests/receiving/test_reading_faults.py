@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE_S, soon
 
 
 class Store:
-    """What the reader uses of a store, each step as the test says."""
+    """The parts of a store that the reader uses. The test controls each step."""
 
     def __init__(self, *, shared: bool = False) -> None:
         self.shared = shared
@@ -104,7 +104,7 @@ def head_of(one: Suspect) -> Head:
 
 
 class Held:
-    """What was done about orders."""
+    """Record of holds and releases of orders."""
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []

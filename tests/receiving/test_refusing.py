@@ -1,4 +1,4 @@
-"""What becomes of one request: its status, what is kept of it, and what the log says."""
+"""Result of one request: its status, what is kept of it, and its log lines."""
 
 import json
 from dataclasses import replace

@@ -31,7 +31,7 @@ SENT: list[tuple[int, str, bytes | None, bytes]] = [
     (7, "other", ROTATED, json.dumps(event("e6")).encode()),
     (8, "nobody", ROTATED, json.dumps(event("e7")).encode()),
 ]
-"""When it came, to which source, signed with which key, and what. All of it was refused."""
+"""Refused deliveries: minute of arrival, source, signing key and body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Which values of an unreadable message may name an order or a payment."""
+"""Values of an unreadable message that may name an order or a payment."""
 
 import json
 

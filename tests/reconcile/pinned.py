@@ -16,7 +16,7 @@ from typing import Final
 WRITE: Final = os.environ.get("TALLYHOOK_GOLDEN") == "write"
 FOLDER: Final = Path(__file__).parent.parent / "golden"
 DIGITS: Final = 8
-"""Of each digest: a change that is not meant has no interest in matching them."""
+"""Hex digits kept of each digest. They suffice, as nobody tries to forge a match."""
 
 ANOTHER_RESULT: Final = """
 Where that is meant, read each line, then write the pin anew with TALLYHOOK_GOLDEN=write. For

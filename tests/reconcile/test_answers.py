@@ -1,4 +1,4 @@
-"""What a customer hears and what staff do, for every outcome beside every finding that can occur.
+"""Answers to a customer and tasks of staff, for every outcome beside every finding that can occur.
 
 The table is `tests/golden/answers.txt`. It is made of the scenarios, and of every pair of claims in
 every way in which they can stand to each other, unshipped, shipped and canceled. Of the ledgers of
@@ -34,7 +34,7 @@ SHOP: Final[dict[str, tuple[Record, ...]]] = {
     "shipped": (record("rec_2", "order_fulfilled", 35),),
     "canceled": (record("rec_2", "order_canceled", 35),),
 }
-"""What the shop did after the claims."""
+"""Acts of the shop after the claims."""
 
 
 def every_ledger() -> Iterator[tuple[str, Ledger]]:

@@ -1,4 +1,4 @@
-"""Which orders need a person: until what was found is settled, or somebody has accepted it."""
+"""Orders that need a person: until what was found is settled or accepted."""
 
 from collections.abc import Iterator
 from typing import Any, Final

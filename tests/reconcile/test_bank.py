@@ -219,7 +219,7 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
         "rules; then accept the difference.",
     ),
 }
-"""What is known of each cause: the sentence and the next step, word by word."""
+"""Cases of each cause, with the sentence and the next step, word by word."""
 
 
 @for_each("name", SAID)
@@ -482,7 +482,7 @@ def test_a_rate_may_differ_by_what_the_rule_tolerates(booked_minor: int, bucket:
 
 
 few = settings(max_examples=examples(40), deadline=None)
-"""Each example is some dozens of payouts and lines that fit by chance."""
+"""Fewer examples, as each is some dozens of payouts and lines that fit by chance."""
 
 NAMES = st.sampled_from(["PO-1001", "PO-1002", "PO-1003", "PO-1004"])
 MINORS = st.sampled_from([-500, 0, 300, 500, 800, 1_300])

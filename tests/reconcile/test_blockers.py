@@ -1,4 +1,4 @@
-"""What stands against closing a month is reported at once, each with what to do."""
+"""Blockers of closing a month: all are reported at once, each with what to do."""
 
 from dataclasses import replace
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""Where a break stands is a fold of what runs saw and people did."""
+"""State of a break: a fold of what runs saw and people did."""
 
 from typing import Any, get_args
 

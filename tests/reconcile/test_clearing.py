@@ -1,4 +1,4 @@
-"""What is written off is what was left: the clearing accounts after every break was accepted."""
+"""Clearing accounts after every break was accepted: what was left is written off."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What files cover: spans, and that nothing outside of them is missing or agreed."""
+"""Coverage of files: spans. Nothing outside of them is missing or agreed."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What thousands of events say that is alike is one sentence, with a count and a range."""
+"""Grouping of thousands of alike events: one sentence, with a count and a range."""
 
 from reconcile.instants import HOUR
 from reconcile.ledger.events import ClaimKind, Delivery

@@ -1,5 +1,5 @@
-"""What one matching leaves over and another takes over is reported as one matching would have done:
-two orders and several book lines of one key, of which people have paired some."""
+"""Rows that one matching leaves over and another takes over: reported as one matching would do.
+Cases: two orders and several book lines of one key, some paired by people."""
 
 from collections.abc import Sequence
 from itertools import product

@@ -1,4 +1,4 @@
-"""What other rules would change: newly matched, lost, changed, with the money."""
+"""Changes by other rules: newly matched, lost, changed, with the money."""
 
 from dataclasses import replace
 

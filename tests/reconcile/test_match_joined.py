@@ -1,4 +1,5 @@
-"""What a group, a decision or a payment joins belongs to one period whole, and months add up."""
+"""Rows that a group, a decision or a payment joins: they belong to one period, and months add
+up."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, covered, 
 from tests.rows import for_each
 
 NOVEMBER = START + 10 * DAY
-"""Where one period ends and the next begins."""
+"""Instant at which one period ends and the next begins."""
 
 LAST = NOVEMBER - MINUTE
 
 REACH = covered("shop", START, NOVEMBER + DAY)
-"""So far that no capture of these cases must have its line yet."""
+"""Coverage that ends before any capture of these cases must have its line."""
 
 PERIODS = (Period(until=NOVEMBER), Period(since=NOVEMBER))
 

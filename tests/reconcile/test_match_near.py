@@ -170,7 +170,7 @@ CROWD = [
     *[line(f"z{n}", f"Q{n}7", 10_000 + n // 2) for n in range(-12, 12)],
     *[line(f"y{n}", f"R{n}7", 20_000) for n in range(5)],
 ]
-"""They are nearer by amount than 10,090 is, as it is and by a factor."""
+"""Lines that are nearer by amount than 10,090 is, directly and by a factor."""
 
 
 def names(entries: list[candidates.Searchable]) -> list[str]:

@@ -1,6 +1,9 @@
-"""What a matching says: of each kind of case alone and beside others, of payouts and bank lines,
-and of the ledger of every scenario. A break keeps its identity, its age and its words from run to
-run: where they change for rows that are as they were, everybody's list of breaks is another."""
+"""Pinned words of a matching: each kind of case alone and beside others, payouts, bank lines, and
+the ledger of every scenario.
+
+A break keeps its identity, its age and its words from run to run. New words for unchanged rows
+would change everybody's list of breaks.
+"""
 
 import json
 import sys
@@ -58,7 +61,7 @@ BESIDE: Final[dict[str, Case]] = {
     "a book line of one character more": case("ORD-11", at=AT + HOUR).books(),
     "one that is in order": case("ORD-2", minor=1_505).pays().books().settles(),
 }
-"""What may be taken for part of a case, or takes part of it."""
+"""Neighbours that take part in a case, or may be taken for part of it."""
 
 
 HALVES: Final = (Period(until=BANK_START + 11 * DAY), Period(since=BANK_START + 11 * DAY))

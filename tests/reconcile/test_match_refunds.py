@@ -16,7 +16,7 @@ Row = tuple[BookKind, int, BookStatus | None, int | None]
 """Kind, amount, status, what the line says was refunded."""
 
 OLD = AS_OF - AT
-"""How long ago the orders of these cases were placed."""
+"""Age of the orders of these cases."""
 
 
 def booked(made: Case, *rows: Row) -> Case:

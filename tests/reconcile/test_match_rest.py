@@ -1,4 +1,4 @@
-"""What no key brings together: by hand, payment, group, amount and date; and near misses."""
+"""Rows that no key joins: by hand, payment, group, amount and date; and near misses."""
 
 from dataclasses import replace
 from typing import Any

@@ -35,7 +35,7 @@ from tests.reconcile.test_match_rest import WINDOW, unnamed
 from tests.rows import for_each
 
 SETTLED = AT + 2 * DAY
-"""When the statement lines of these cases were settled."""
+"""Instant at which the statement lines of these cases were settled."""
 
 
 def breaks_of(cause: str, *cases: Case) -> list[Break]:
@@ -313,7 +313,7 @@ PLAIN: dict[str, tuple[Changed, bool]] = {
     "another source": (lambda t, b, s: ([t], [b], [s._replace(source="other")]), False),
     "another fee": (lambda t, b, s: ([t], [b], [s._replace(fee=24)]), False),
 }  # fmt: skip
-"""What stands of one order in the three streams, and whether the quick way takes it."""
+"""Rows of one order in the three streams, and whether the quick way takes them."""
 
 
 @for_each("name", PLAIN)

@@ -1,5 +1,5 @@
-"""Whose statement a refund, a reversal or a dispute is missed in, where an order was paid through
-two sources; and of which payment a disputed line is."""
+"""Statements that miss a refund, a reversal or a dispute, where an order was paid through two
+sources. Also the payment of a disputed line."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tests.rows import for_each
 
 TILL = "till"
 BOTH = replace(COVERAGE, statements=(*COVERAGE.statements, covered(TILL)))
-"""Both sources have statements of their own."""
+"""Coverage with statements of both sources."""
 
 
 def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:

@@ -147,7 +147,7 @@ def test_within_its_margin_nothing_is_a_break(
 
 
 PAID = AT + HOUR
-"""When the money of these cases was captured; what went back did so an hour later."""
+"""Instant of capture in these cases; what went back did so an hour later."""
 
 
 def back_unbooked(made: Case) -> Case:
@@ -536,7 +536,7 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
         "Find out which amount is right, then correct the book or ask the provider.",
     ),
 }  # fmt: skip
-"""What is known, and what a break says of it and what to do."""
+"""Cases with the sentence of their break, and what to do."""
 
 
 @for_each("known", SAID)

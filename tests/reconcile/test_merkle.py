@@ -43,7 +43,7 @@ INCLUSION = {
     ],
     (2, 3): ["fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"],
 }
-"""Of the same tests: the place of a leaf, the size of the tree."""
+"""Inclusion proofs of the same tests, by the place of a leaf and the size of the tree."""
 
 CONSISTENCY = {
     (1, 1): [],

@@ -39,7 +39,7 @@ WAYS: Final[dict[str, tuple[int | None, dict[str, Any]]]] = {
     "answered": (20, {"standing": "answered", "reason": "asked"}),
     "a sum": (20, {"refunded_total": PART, "money": None}),
 }
-"""How the second of two claims stands to the first: its date, and what it says otherwise."""
+"""Relations of the second of two claims to the first: its date, and its other values."""
 
 
 def ledgers_of(scenario: Scenario) -> list[Ledger]:

@@ -139,7 +139,7 @@ ONE: dict[str, tuple[list[Told], list[Moved]]] = {
         [(40, 4, "d a c")],
     ),
 }  # fmt: skip
-"""Where the increase rule would be a guess: one refund for what is stated beyond the others."""
+"""Histories where the increase rule would guess: one refund for the sum beyond the others."""
 
 
 @for_each("name", [*RISES, *ONE])

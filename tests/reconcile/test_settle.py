@@ -1,4 +1,4 @@
-"""When an order is over, and that nothing but silence and a final word make it so."""
+"""End of an order: only silence and a final word bring it."""
 
 from reconcile.instants import DAY, HOUR, SECOND, TICK, Duration
 from reconcile.ledger.fold import FINAL, closed_at, fold, is_settled, last_heard

@@ -1,4 +1,5 @@
-"""Which known line a row of a later statement speaks of: money neither doubles nor disappears."""
+"""Versions of a statement: rows of a later one find their known lines. Money neither doubles nor
+disappears."""
 
 from collections import Counter
 from dataclasses import replace

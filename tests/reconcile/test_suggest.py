@@ -1,4 +1,4 @@
-"""What speaks for a near miss, in points that add up, with the reasons named."""
+"""Points of a near miss: they add up, and their reasons are named."""
 
 from dataclasses import replace
 

@@ -116,7 +116,8 @@ FATES: dict[str, tuple[tuple[Taken | Placement, ...], dict[str, int], dict[str, 
         {"clearing": 1, "receivable": -1},
     ),
 }
-"""What happened, and what it leaves in the report and in the journal, in units of the payment."""
+"""Fates of a payment, each with its effect on the report and on the journal, in units of the
+payment."""
 
 
 @for_each("fate", FATES)

@@ -1,4 +1,4 @@
-"""What is paid beside providers: the price, wherever it is compared, is what they are due."""
+"""Payments beside providers: the price, wherever it is compared, is what providers are due."""
 
 import os
 from dataclasses import replace

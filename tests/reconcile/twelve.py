@@ -14,7 +14,7 @@ from reconcile.money import Money
 from tests.reconcile.build import DUE, ORDER, delivery, event, record, seconds
 
 LAST = seconds(4_000)
-"""By when everything is known, and every deadline has passed."""
+"""Instant at which everything is known, and every deadline has passed."""
 
 
 def kes(minor: int) -> Money:

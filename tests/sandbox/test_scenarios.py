@@ -1,4 +1,4 @@
-"""Each scenario's deliveries and truth, from one table: the promise of the interface."""
+"""Scenarios of the sandbox: deliveries and truth from one table, as the interface promises."""
 
 import re
 from pathlib import Path

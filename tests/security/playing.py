@@ -23,7 +23,7 @@ OPEN: dict[str, Any] = dict.fromkeys(
     ],
     "1000000",
 )
-"""No construction fails because another has used up a rate limit."""
+"""Rate limits that no construction uses up for another."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ OURS, THEIRS = "1001", "2002"
 
 @dataclass(frozen=True)
 class Shared:
-    """How one provider's events tell shops apart.
+    """Events of one provider, and the member that tells shops apart.
 
     opens    names of payloads that open or pay the payment, and state the member
     follows  names of payloads of its refunds and disputes, which need not state it

@@ -69,7 +69,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether its answers still reach anybody."""
+        """Return whether answers still reach anybody."""
         return not self.disk.dead
 
     def killed(self, how: str, kept: Sizes | None) -> None:

@@ -1,4 +1,4 @@
-"""Each planted defect is found, and a seed gives the same bytes everywhere."""
+"""Repeatability: each planted defect is found, and a seed gives the same bytes everywhere."""
 
 import os
 import random

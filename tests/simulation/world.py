@@ -50,7 +50,7 @@ UNITS_S = (60.0, 60.0, 2.0, 0.005)
 """Seconds in a unit of a scenario: an hour for a payment, or all of its events at once."""
 
 DAY_AHEAD_EVERY = 8
-"""Of so many worlds one has a clock that is a day ahead for some minutes or hours."""
+"""Number of worlds among which one has a clock that is a day ahead for minutes or hours."""
 
 LAST_S = 30 * HOUR_S
 """Seconds after the trouble: the longest pause between two attempts, and all deadlines."""
@@ -231,7 +231,7 @@ class World:
             self.clock.step_s = 0.0
 
     async def _day_ahead(self, seed: int) -> None:
-        """In one world of DAY_AHEAD_EVERY, let the clock be a day ahead for a while."""
+        """Let the clock be a day ahead for a while, in one of DAY_AHEAD_EVERY worlds."""
         chance = random.Random(f"{seed}:day ahead")
         if seed % DAY_AHEAD_EVERY:
             return
