@@ -44,7 +44,7 @@ _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, 
 """Arithmetic that raises instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Most digits before the point. More do not fit in 64 bits."""
+"""Maximum number of digits before the point. More do not fit in 64 bits."""
 
 
 class MoneyError(ValueError):
@@ -57,7 +57,7 @@ class InexactAmount(MoneyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """Whole minor units (cents, paise, fils …) of an ISO 4217 currency."""
+    """Amount in minor units (cents, paise, fils …) of an ISO 4217 currency."""
 
     minor: int
     currency: str

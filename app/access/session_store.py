@@ -18,7 +18,7 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""How a session began. The machine's owner makes links."""
+"""Way in which a session began. The machine's owner makes links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class CheckoutBusyError(UnreachableError):
 # --- the request ----------------------------------------------------------------------------------
 
 MAX_URL: Final = 2_048
-"""Most characters of a URL. Every browser and proxy in use accepts that many."""
+"""Maximum number of characters of a URL. Every browser and proxy in use accepts that many."""
 
 
 def is_web_address(url: object, *, encrypted: bool = False) -> bool:
@@ -272,17 +272,17 @@ def phone_check(phone: str | None) -> int | None:
 
 
 MAX_DETAILS: Final = 8_192
-"""Most characters of an answer that are stored with its record."""
+"""Maximum number of characters of an answer that are stored with its record."""
 
 MAX_REASON: Final = 300
-"""Most characters stored of the service's reason: about three sentences."""
+"""Maximum number of characters stored of the service's reason: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Most bytes of a refusal that is searched for a reason, because a long search delays other
-requests."""
+"""Maximum number of bytes of a refusal that is searched for a reason, because a long search delays
+other requests."""
 
 MAX_REFERENCE: Final = 200
-"""Most characters of a session's reference at the service."""
+"""Maximum number of characters of a session's reference at the service."""
 
 COME_AGAIN: Final = frozenset({408, 409, 425, 429})
 """HTTP statuses after which the request may be repeated with its key: 408 too slow, 409 still

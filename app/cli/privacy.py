@@ -409,7 +409,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         printing.emit(_rows(erasure, action), columns=("what", "deed", "sentence"), form=form)
     counts = erasure.counts()
     printing.note(
-        f"{('Would be erased' if erasure.dry_run else 'Erased')}: bodies and headers of "
+        f"{'Would be erased' if erasure.dry_run else 'Erased'}: bodies and headers of "
         f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
         f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
         f"{counted(counts['session_requests'], 'session request')}; "

@@ -1,4 +1,4 @@
-"""For a shop's program: receive outcomes, ship each order once, start payments.
+"""Client for a shop's program: receive outcomes, ship each order once, start payments.
 
 Install the folder as `tallyhook_client`, or copy it whole under any name. It needs only the
 standard library and imports no other room. See README.md beside this.

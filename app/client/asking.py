@@ -67,7 +67,7 @@ class TokenRefused(AskingFailed):
 
 
 class Unavailable(AskingFailed):
-    """No decision was made. Send the same request again after `again_s` seconds."""
+    """Answer without a decision. Send the same request again after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)

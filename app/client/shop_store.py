@@ -21,7 +21,8 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Most undecided orders that one reading of the feed asks about, with one request each."""
+"""Maximum number of undecided orders that one reading of the feed asks about, with one request
+each."""
 
 NEWER: Final = (
     "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"

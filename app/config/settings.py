@@ -147,7 +147,7 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Most members by which a source's events are recognized as our shop's."""
+"""Maximum number of members by which a source's events are recognized as our shop's."""
 
 
 def only(value: Any) -> Any:
@@ -270,7 +270,7 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Most claim values that can be mapped to a role."""
+"""Maximum number of claim values that can be mapped to a role."""
 
 
 def roles(value: Any) -> Any:
@@ -361,7 +361,7 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""Most signatures of a note that every verifier must accept (C2SP signed-note)."""
+"""Maximum number of signatures of a note that every verifier must accept (C2SP signed-note)."""
 
 
 def witnesses(value: Any) -> Any:

@@ -305,7 +305,7 @@ async def ask_withdraw_import(view: View) -> Form:
         return Form(subject, back, line, ready=False)
     would: withdraw_import.Foreseen = seen.result
     lines = (
-        f"{counted(would.lines, 'line')} of this import {('is' if would.lines == 1 else 'are')} "
+        f"{counted(would.lines, 'line')} of this import {'is' if would.lines == 1 else 'are'} "
         f"in force, {would.moneys}. After the withdrawal it is as if the file had not been "
         "imported: where an earlier file has a line, that version is in force again.",
         *would.notes,

@@ -88,7 +88,7 @@ def local_day(value: date) -> str:
 
 
 class _Number(int):
-    """Whole number whose `{:,}` format has the locale's separators."""
+    """Integer whose `{:,}` format uses the locale's separators."""
 
     def __format__(self, form: str) -> str:
         return local_number(int(self)) if form == "," else super().__format__(form)

@@ -256,7 +256,7 @@ async def ask_redeliver_all(view: View) -> Form:
     else:
         line = (
             f"{counted(len(found), 'notification')} of this list "
-            f"{('is' if len(found) == 1 else 'are')} sent once more, each with the same id, and "
+            f"{'is' if len(found) == 1 else 'are'} sent once more, each with the same id, and "
             "for three more days if the shop does not accept it. A shop that follows the rules "
             "knows the ids, and ignores the repeats."
         )

@@ -199,10 +199,8 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
         ]
     if given.account and not (where or answer):
         return [
-            (
-                f"{variable}: has no effect, because the events of profile {profile.name} name no "
-                "account; remove it"
-            )
+            f"{variable}: has no effect, because the events of profile {profile.name} name no "
+            "account; remove it"
         ]
     return []
 
@@ -248,10 +246,8 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
         return []
     if profile.particulars.capturing is None:
         return [
-            (
-                f"{variable}: has no effect, because profile {profile.name} captures by no "
-                "method; remove it"
-            )
+            f"{variable}: has no effect, because profile {profile.name} captures by no "
+            "method; remove it"
         ]
     if all(":" in each and each.isascii() for each in webhook_credentials(given) or [""]):
         return []

@@ -111,7 +111,7 @@ class Elsewhere(Protocol):
 
         purpose   purpose for which each process opens the database
         died      message if a process ended too early
-        most_s    most seconds of a use case; None for no limit
+        most_s    maximum number of seconds of a use case; None for no limit
         too_long  message if a use case took longer
         """
         ...

@@ -42,8 +42,8 @@ MAX_HEAD: Final = 4_000
 """Maximum size in bytes of an answer's head. A pipe accepts that many bytes in one piece."""
 
 AT_ONCE: Final = 4
-"""Most children that `run_in_child` runs at a time. Each occupies one of asyncio's five or more
-threads. A child that waited for a thread would use up its time."""
+"""Maximum number of children that `run_in_child` runs at a time. Each occupies one of asyncio's
+five or more threads. A child that waited for a thread would use up its time."""
 
 _TURNS: Final = asyncio.Semaphore(AT_ONCE)
 

@@ -118,7 +118,7 @@ async def exchange(
     with a `problem`.
 
     headers  by name, or as pairs if a name is repeated
-    most     most bytes of an answer that are read
+    most     maximum number of bytes of an answer that are read
     """
     try:
         with anyio.fail_after(limit_s):

@@ -283,7 +283,7 @@ def configure_logging(
     format            `json`, `console`, or `auto`: console on a terminal, else json
     level             lowest level: `debug`, `info`, `warning` or `error`
     clock             clock that dates the lines
-    lines_per_minute  most lines a minute; the rest is only counted, except errors
+    lines_per_minute  maximum number of lines a minute; the rest is only counted, except errors
 
     A second call also affects loggers that are already in use.
     """

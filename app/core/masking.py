@@ -19,7 +19,7 @@ UNSHOWN: Final = 3 * DOT
 """Shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Least hidden digits. A hundred thousand numbers then share a masked form."""
+"""Minimum number of hidden digits. A hundred thousand numbers then share a masked form."""
 
 _SIGNIFICANT: Final = 8
 """Last digits that identify a customer in any notation (254712345678, +254 712 345 678,
@@ -205,7 +205,8 @@ No code is the beginning of another code."""
 
 
 _LEAST_BARE: Final = 8
-"""Least digits of a national number without its leading zero. A shorter number may be an amount."""
+"""Minimum number of digits of a national number without its leading zero. A shorter number may be
+an amount."""
 
 
 EMAIL_KIND: Final = "email:"
@@ -267,7 +268,7 @@ _LINE_END: Final = re.compile(r"\r?\n|\\n")
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Least length of base64 that is decoded. Shorter texts are ids rather than phone numbers."""
+"""Minimum length of base64 that is decoded. Shorter texts are ids rather than phone numbers."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"

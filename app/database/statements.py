@@ -106,13 +106,13 @@ SPREAD: Final = "spread"
 tables are local."""
 
 MAX_PARAMETERS = 30_000
-"""Most parameters in one statement. SQLite allows 32,766."""
+"""Maximum number of parameters in one statement. SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Most rows in one INSERT of SQLite; a power of two, for `insert_rows`."""
+"""Maximum number of rows in one INSERT of SQLite; a power of two, for `insert_rows`."""
 
 MAX_LISTED = 4_096
-"""Most values in one IN of SQLite; a power of two."""
+"""Maximum number of values in one IN of SQLite; a power of two."""
 
 
 class PlainConnection(Protocol):
@@ -328,7 +328,7 @@ async def stream(
 ) -> AsyncIterator[Rows]:
     """Yield a query's rows in lists.
 
-    at_once  most rows in a list
+    at_once  maximum number of rows in a list
     values   the query's parameters by name, written as `:name`
     """
     if connection.dialect.name == "sqlite":

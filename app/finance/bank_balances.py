@@ -188,19 +188,11 @@ async def notes_on_joins(
                 f"statement between them is missing, or one of them is incomplete.{again}"
             )
     left = len(said) - SHOWN
-    return [
-        *said[:SHOWN],
-        *(
-            [
-                (
-                    f"In {left:,} more places, a statement does not begin with the previous "
-                    "closing balance."
-                )
-            ]
-            if left > 0
-            else []
-        ),
-    ]
+    if left > 0:
+        said[SHOWN:] = [
+            f"In {left:,} more places, a statement does not begin with the closing balance before."
+        ]
+    return said
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:

@@ -284,10 +284,10 @@ class WrittenVersions:
         earlier = f"import{'' if one else 's'} {', '.join(map(str, numbers))}"
         count = counted(len(self.beside), "row counts", "rows count")
         return [
-            f"{('At least ' if len(self.beside) == MOST_BESIDE else '')}{count} in addition to "
+            f"{'At least ' if len(self.beside) == MOST_BESIDE else ''}{count} in addition to "
             "imported rows of the same payment or payout and day, which this file lacks: "
             f"{'; '.join(named)}. If this file corrects {earlier}, withdraw "
-            f"{('that' if one else 'those')} (`tallyhook statement withdraw`), and then import "
+            f"{'that' if one else 'those'} (`tallyhook statement withdraw`), and then import "
             "this file again."
         ]
 

@@ -260,8 +260,8 @@ class Checked:
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Most seconds for all checks; the commands have no limit. A service that does not answer takes
-about forty, and its source's trials more."""
+"""Maximum number of seconds for all checks; the commands have no limit. A service that does not
+answer takes about forty, and its source's trials more."""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -336,7 +336,8 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Most deliveries of a source that may arrive during the second or two of its endpoint's trial."""
+"""Maximum number of deliveries of a source that may arrive during the second or two of its
+endpoint's trial."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:

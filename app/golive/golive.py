@@ -179,7 +179,7 @@ UNTRIED: Final = " (not run yet)"
 """Suffix, in the stored result of a run, of items that it could not check."""
 
 MAX_NOTE: Final = 2_000
-"""Most characters of a note: a paragraph, and where the documents are."""
+"""Maximum number of characters of a note: a paragraph, and where the documents are."""
 
 
 class ChecklistItemDocument(TypedDict):

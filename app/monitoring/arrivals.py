@@ -77,7 +77,7 @@ def usual_of(days: Sequence[int]) -> float:
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Least age of judged payments, because the link to an order may come later."""
+"""Minimum age of judged payments, because the link to an order may come later."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """Time for which the alarm lasts after the last such payment, as in `unread`."""

@@ -30,7 +30,7 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Least difference of clocks that is reported. A Date header is cut to the second, and the answer
+"""Minimum difference of clocks that is reported. A Date header is cut to the second, and the answer
 takes some time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
@@ -46,7 +46,7 @@ SPARE_MIB: Final = 1024
 
 
 NAMED: Final = 6
-"""Most changed settings that a line names."""
+"""Maximum number of changed settings that a line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

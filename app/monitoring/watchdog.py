@@ -46,7 +46,7 @@ REST_S: Final = 45.0
 within a minute."""
 
 AGAIN_S: Final = 2.0
-"""Least seconds between two requested rounds of checks."""
+"""Minimum number of seconds between two requested rounds of checks."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -62,7 +62,7 @@ SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
 
 
 NAMED: Final = 3
-"""Most payments that an alarm names."""
+"""Maximum number of payments that an alarm names."""
 
 
 class Watched(NamedTuple):

@@ -41,11 +41,10 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""When the daily notice is due, as time since midnight in the merchant's zone: before people begin
-work."""
+"""Due time of the daily notice since midnight in the merchant's zone, before people begin work."""
 
 MOST: Final = 200
-"""Most entries in one notice. The other entries are in the next notice."""
+"""Maximum number of entries in one notice. The other entries are in the next notice."""
 
 ADDRESS_MAX: Final = 254
 """Characters of a mail address (RFC 5321)."""

@@ -45,11 +45,11 @@ from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 LOOKED_AT: Final = 50
-"""Most deliveries of one order that are searched for numbers. The first usually names the
-customer."""
+"""Maximum number of deliveries of one order that are searched for numbers. The first usually names
+the customer."""
 
 MAX_REASON: Final = 500
-"""Most characters of a reason, which stays in the audit trail for ever."""
+"""Maximum number of characters of a reason, which stays in the audit trail for ever."""
 
 
 async def phones_of(
@@ -174,7 +174,8 @@ async def _kept_body(
 # --- the numbers of several orders, by proposal ---------------------------------------------------
 
 MOST_ORDERS: Final = 200
-"""Most orders of one proposal: as many as can be called in a day or two, and still be reviewed."""
+"""Maximum number of orders of one proposal: as many as can be called in a day or two, and still be
+reviewed."""
 
 OPEN_FOR: Final[Duration] = DAY
 """Time after the approval in which the numbers can be seen: one day's work."""

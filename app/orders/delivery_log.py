@@ -59,7 +59,7 @@ STRETCH: Final = 20_000
 """Deliveries searched in one step of a filter by events."""
 
 STRETCHES: Final = 10
-"""Most stretches searched for one page, which take about a second."""
+"""Maximum number of stretches searched for one page, which take about a second."""
 
 
 async def list_deliveries(

@@ -45,20 +45,20 @@ from reconcile.ledger.history import History
 from reconcile.money import Money, exponent_of
 
 MAX_HITS: Final = 1_000
-"""Most orders in a search result. Each order in the result is folded."""
+"""Maximum number of orders in a search result. Each order in the result is folded."""
 
 MAX_LINES: Final = 20
-"""Most imported lines shown where nothing else is found."""
+"""Maximum number of imported lines shown where nothing else is found."""
 
 READ_FOR_PHONE: Final = 5
-"""Most deliveries read for the masked phone number of one hit."""
+"""Maximum number of deliveries read for the masked phone number of one hit."""
 
 SHORTEST_END: Final = 3
 """Fewest characters of the end of a reference. Too many references share a shorter end."""
 
 PERSON_SEARCHES: Final = 60
-"""Most searches for a person that an operator may make in an hour: enough for phone calls, too few
-for trying a list of numbers."""
+"""Maximum number of searches for a person that an operator may make in an hour: enough for phone
+calls, too few for trying a list of numbers."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -217,7 +217,7 @@ def _no_order(connection: PlainConnection, history: History, until: Instant) -> 
 
 
 MOST_UNREAD: Final = 5
-"""Most unread messages that one search names."""
+"""Maximum number of unread messages that one search names."""
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
@@ -583,7 +583,7 @@ NAMED_IN: Final = (
 )
 
 NEWEST_UNPLACED: Final = 10
-"""Most unallocated payments that are shown for one search."""
+"""Maximum number of unallocated payments that are shown for one search."""
 
 
 def _movement(event: search_store.FoundEvent) -> str:

@@ -30,7 +30,7 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import Record
 
 AT_ONCE: Final = 1_000
-"""Most rows in memory at a time."""
+"""Maximum number of rows in memory at a time."""
 
 
 _DUPLICATES: Final = statement(

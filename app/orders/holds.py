@@ -40,10 +40,10 @@ NOT_YET_HELD: Final = "rec_to_be_held"
 """Id of a hold that readers assume before the fold worker records it."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
-"""Most orders released in the first transaction, and in any transaction."""
+"""Maximum number of orders released in the first transaction, and in any transaction."""
 
 MOST_NAMED: Final = 20
-"""Most orders named in the audit trail or in a refusal. All are counted."""
+"""Maximum number of orders named in the audit trail or in a refusal. All are counted."""
 
 
 # --- (1) know and (2) compare --------------------------------------------------------------------

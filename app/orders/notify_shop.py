@@ -56,7 +56,7 @@ State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
-"""Most simultaneous requests to the shop, for a small shop's server."""
+"""Maximum number of simultaneous requests to the shop, for a small shop's server."""
 
 LIMIT_S: Final = 10.0
 """Seconds that the shop has to answer. It should answer before it processes the notification."""
@@ -77,7 +77,8 @@ GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 """Time after which a notification is given up. A shop may be down for a weekend."""
 
 MOST_NAMED: Final = 20
-"""Most notifications named in the audit trail when a person sends some again. All are counted."""
+"""Maximum number of notifications named in the audit trail when a person sends some again. All are
+counted."""
 
 KIND: Final[Literal["order.revised"]] = "order.revised"
 

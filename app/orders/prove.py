@@ -30,13 +30,13 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Most events of an order that gets all trials, some seconds for a hundred. Larger orders get
-fewer."""
+"""Maximum number of events of an order that gets all trials, some seconds for a hundred. Larger
+orders get fewer."""
 
 LEAST: Final = 5
 
 MAX_EXAMPLES = 20
-"""Most counterexamples that are kept. One is enough to act on."""
+"""Maximum number of counterexamples that are kept. One is enough to act on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ EVENTS_AT_ONCE: Final = 16_000
 """Events of one range: a third of a second's work, and about 10 MiB in each process."""
 
 AHEAD: Final = 2
-"""Most ranges by which a process may be ahead of publishing."""
+"""Maximum number of ranges by which a process may be ahead of publishing."""
 
 
 class Rebuilt(NamedTuple):

@@ -32,7 +32,7 @@ from reconcile.ledger.revise import Position, position_of, revise
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Most orders set due in one transaction, so that acknowledgements wait briefly."""
+"""Maximum number of orders set due in one transaction, so that acknowledgements wait briefly."""
 
 
 class TakingUp:
@@ -147,7 +147,7 @@ CLAIM: Final = 30 * SECOND
 claiming worker dies, another worker takes the order after it."""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Most orders set due in one transaction, so that deliveries wait briefly."""
+"""Maximum number of orders set due in one transaction, so that deliveries wait briefly."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:

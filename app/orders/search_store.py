@@ -21,10 +21,10 @@ STRETCH: Final = 200_000
 """Number of events searched before the hits are counted."""
 
 AT_ONCE: Final = 500
-"""Most events of a day that are read at a time."""
+"""Maximum number of events of a day that are read at a time."""
 
 MOST: Final = 5_000_000
-"""Most events searched for one amount, which takes some seconds."""
+"""Maximum number of events searched for one amount, which takes some seconds."""
 
 _LAST: Final = "\U0010ffff"
 

@@ -22,10 +22,10 @@ from reconcile.money import EXPONENTS, MoneyError, from_major
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 256
-"""Most characters of a search text: longer than any provider's references."""
+"""Maximum number of characters of a search text: longer than any provider's references."""
 
 MAX_MESSAGE: Final = 1_000
-"""Most characters of a pasted message: several joined SMS."""
+"""Maximum number of characters of a pasted message: several joined SMS."""
 
 GRAMMAR: Final = (
     "type a reference or its end, a payment, a refund, a session, an event id, a phone number "

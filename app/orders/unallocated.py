@@ -141,15 +141,16 @@ MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
 """Ends of an attempt that brought no money."""
 
 AT_ONCE: Final = 500
-"""Most payments that are folded at a time."""
+"""Maximum number of payments that are folded at a time."""
 
 MOST_COUNTED: Final = 20_000
-"""Most payments that a count reads, in about two seconds. The count says when there are more."""
+"""Maximum number of payments that a count reads, in about two seconds. The count says when there
+are more."""
 
 GREATEST: Final = 2**63 - 1
 
 READ_FOR_PHONE: Final = 3
-"""Most deliveries of one payment that are searched for the customer's number."""
+"""Maximum number of deliveries of one payment that are searched for the customer's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

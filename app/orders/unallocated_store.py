@@ -225,7 +225,7 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Most deliveries read for one customer's numbers: the newest."""
+"""Maximum number of deliveries read for one customer's numbers: the newest."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
@@ -246,7 +246,7 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Most payments read that name one order without belonging to it: the earliest."""
+"""Maximum number of payments read that name one order without belonging to it: the earliest."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "

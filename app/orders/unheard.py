@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Most messages shown for one order: the earliest. A wrong profile makes all unreadable."""
+"""Maximum number of messages shown for one order: the earliest. A wrong profile makes all
+unreadable."""
 
 
 def unheard_of(

@@ -77,8 +77,8 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Most digits of a date in seconds: eleven until the year 5138. Milliseconds have twelve from 1973
-on."""
+"""Maximum number of digits of a date in seconds: eleven until the year 5138. Milliseconds have
+twelve from 1973 on."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:

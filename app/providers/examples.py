@@ -35,7 +35,7 @@ from reconcile.money import Money, exponent_of, major_text
 
 FOLDER: Final = Path(__file__).parent / "examples"
 MOST_LEAVES: Final = 400
-"""Most values in one body. The largest example has about a hundred."""
+"""Maximum number of values in one body. The largest example has about a hundred."""
 
 LeafPath = tuple[str | int, ...]
 """Path of a value: `body`, `query` or `header`, then the steps from there."""

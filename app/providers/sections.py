@@ -469,7 +469,7 @@ class Profile:
 
     @property
     def shares_key(self) -> bool:
-        """Whether all merchants share the provider's key, so that other accounts' events are
+        """Return True if all merchants share the provider's key. Events of other accounts are then
         refused."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
@@ -477,5 +477,5 @@ class Profile:
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether events move no money by themselves: each must be confirmed, or none counts."""
+        """Return True if an event alone moves no money: it must be confirmed, or never counts."""
         return self.confirm is not None or self.account.undocumented

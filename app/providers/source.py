@@ -304,8 +304,8 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Whether a verified request surely comes from the provider: it is signed, and needs no
-        confirmation."""
+        """Return True if verification proves that the provider sent a request: it is signed, and
+        needs no confirmation."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:

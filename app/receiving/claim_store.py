@@ -41,7 +41,7 @@ MOST_CLAIMS: Final = 2
 reader died; two in a row may be the row's fault."""
 
 HEADS: Final = 512
-"""Most rows or suspects listed at a time."""
+"""Maximum number of rows or suspects listed at a time."""
 
 
 class Head(NamedTuple):

@@ -35,8 +35,8 @@ AT_ONCE: Final = 8
 """Concurrent questions to one provider: within any provider's rate limit."""
 
 MAX_WAITING: Final = 10_000
-"""Most events of one source that are asked about again. If there are more, the events asked about
-most often are given up. Events never asked about stay; the receiver limits them."""
+"""Maximum number of events of one source that are asked about again. If there are more, the events
+asked about most often are given up. Events never asked about stay; the receiver limits them."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a taken confirmation is reserved. Asking takes 20 seconds at most."""
@@ -274,8 +274,8 @@ async def _give_up(context: AppContext, due: confirmation_store.Confirmation, wh
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Most events asked about again before a month is closed: as many as fit into 10 seconds. The rest
-counts as not asked."""
+"""Maximum number of events asked about again before a month is closed: as many as fit into 10
+seconds. The rest counts as not asked."""
 
 PATIENCE_S: Final = 15.0
 """Seconds to wait for these answers. A provider that takes longer counts as not asked."""

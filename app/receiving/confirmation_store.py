@@ -144,8 +144,8 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 
 MOST_PUT_FIRST: Final = 10
-"""Most events of one reference that are moved to the front. A provider sends one or two before the
-shop names the reference; anyone can send more."""
+"""Maximum number of events of one reference that are moved to the front. A provider sends one or
+two before the shop names the reference; anyone can send more."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (

@@ -27,9 +27,9 @@ class GateLimits:
     receive_deadline_s  seconds for the whole request, from its first byte or the opening of the
                         connection
     send_deadline_s     seconds for the client to read bytes that wait in our memory
-    connections         most open connections
-    per_address         most open connections from one address; proxies have no such limit
-    max_head_bytes      most bytes of a request without its body
+    connections         maximum number of open connections
+    per_address         maximum number of open connections from one address that is not a proxy
+    max_head_bytes      maximum number of bytes of a request without its body
     """
 
     receive_deadline_s: float

@@ -30,12 +30,13 @@ FAULTS: Final = 3
 fault."""
 
 SPACING_S: Final = 0.005
-"""Least seconds between the starts of two commits under load. At 1,000 deliveries a second this
-saves a third of the receiver's processor time. A sender of one delivery at a time never waits for
-it."""
+"""Minimum number of seconds between the starts of two commits under load. At 1,000 deliveries a
+second this saves a third of the receiver's processor time. A sender of one delivery at a time never
+waits for it."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of bodies in one row of several, because a reader has some rows in memory."""
+"""Maximum number of bytes of bodies in one row of several, because a reader has some rows in
+memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -56,8 +57,8 @@ class InboxQueue:
     ) -> None:
         """Create a queue without items.
 
-        queue_limit  most waiting arrivals; further arrivals are refused
-        batch_limit  most arrivals in one transaction, which limits how long others wait
+        queue_limit  maximum number of waiting arrivals; further arrivals are refused
+        batch_limit  maximum number of arrivals in one transaction, for which others wait
         on_commit    called after each commit with the number of its arrivals
         """
         self._inbox = inbox

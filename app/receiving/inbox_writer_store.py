@@ -47,11 +47,12 @@ ROOM_TIMES: Final = 3
 indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Least bytes that an unread record still needs, for its rows, its leaf and its order's ledger."""
+"""Minimum number of bytes that an unread record still needs, for its rows, its leaf and its order's
+ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Most bytes of rows deleted while a row is written, or the row's size if larger: a sender waits
-while deleted rows are overwritten."""
+"""Maximum number of bytes of rows deleted while a row is written, or the row's size if larger: a
+sender waits while deleted rows are overwritten."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 """Like DELETED_BYTES, for a transaction that nobody waits for."""

@@ -28,7 +28,7 @@ class Pace:
     take.
 
     first  pieces in the first transaction
-    most   most pieces in any transaction
+    most   maximum number of pieces in any transaction
     """
 
     def __init__(self, *, first: int, most: int) -> None:

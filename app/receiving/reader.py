@@ -53,7 +53,7 @@ AT_ONCE_SHARED: Final = 1_024
 for a standby. A `PUT` waits about 50 ms for each reader ahead of it."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Most bytes of bodies appended in one transaction, which writes them once more."""
+"""Maximum number of bytes of bodies appended in one transaction, which writes them once more."""
 
 LOOK_S: Final = 1.0
 """Longest sleep in seconds on SQLite, where the receiver signals new deliveries."""

@@ -38,7 +38,8 @@ _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", 
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Most values of an unsigned body. A callback has some dozens, and anyone can send a callback."""
+"""Maximum number of values of an unsigned body. A callback has some dozens, and anyone can send a
+callback."""
 
 RETRY_AFTER_S: Final = 5
 """Seconds for Retry-After with a 503: a restart is usually over by then."""
@@ -86,15 +87,15 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Least characters of a source's secret address. An unknown address of this length may be a
-mistyped or retired one."""
+"""Minimum number of characters of a source's secret address. An unknown address of this length may
+be a mistyped or retired one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
     """Everything needed to receive deliveries.
 
-    rejected_body_bytes  most bytes stored of one refused body, if `rejection_rate` allows it
+    rejected_body_bytes  maximum number of bytes stored of a refused body, within `rejection_rate`
     unsigned             allowances for unsigned requests, because each is written and leads to a
                          question to its provider
     ages                 counts of deliveries refused for their age, reset by an accepted one of the

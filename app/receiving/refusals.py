@@ -128,11 +128,12 @@ WINDOW: Final[Duration] = 15 * MINUTE
 little about the present clock."""
 
 REFUSALS: Final = 3
-"""Least refusals of one source, without an accepted delivery between them, that raise the alarm.
-Fewer may simply be late."""
+"""Minimum number of refusals of one source, without an accepted delivery between them, that raise
+the alarm. Fewer may simply be late."""
 
 BODIES: Final = 2
-"""Least different bodies among these refusals, because replays of one request prove nothing."""
+"""Minimum number of different bodies among these refusals, because replays of one request prove
+nothing."""
 
 KEPT: Final = 100
 """Bodies remembered for each source, the most recently refused."""

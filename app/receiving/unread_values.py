@@ -1,4 +1,4 @@
-"""Whole values in a message that could not be read, which may name orders or payments.
+"""Complete values in an unreadable message, which may name orders or payments.
 
 Leaves out: to which orders they belong. The rules that the message broke are not used: a profile
 may be wrong, and a body may not even be JSON.
@@ -17,12 +17,12 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Least characters of a value that may be a reference. Shorter values, such as `KES`, occur in most
-messages. The order's own member counts at any length."""
+"""Minimum number of characters of a value that may be a reference. Shorter values, such as `KES`,
+occur in most messages. The order's own member counts at any length."""
 
 MOST_VALUES: Final = 2_000
-"""Most values stored for one message, about 200 kB; an event has a few dozen. A message with more
-counts as unreadable altogether."""
+"""Maximum number of values stored for one message, about 200 kB; an event has a few dozen. A
+message with more counts as unreadable altogether."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL

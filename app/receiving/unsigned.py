@@ -36,12 +36,12 @@ MAX_REFERENCES: Final = 100_000
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Most values of a body that is searched for references; a callback has dozens. Larger bodies use
-the shared allowance."""
+"""Maximum number of values of a body that is searched for references; a callback has dozens. Larger
+bodies use the shared allowance."""
 
 MAX_UNASKED: Final = 100_000
-"""Most events of one source never asked about: 83 minutes of questions, about 100 MB. If there are
-more, only requests with a known session or payment are stored."""
+"""Maximum number of events of one source never asked about: 83 minutes of questions, about 100 MB.
+If there are more, only requests with a known session or payment are stored."""
 
 EVERY_S: Final = 1.0
 """Seconds between two log lines on how many were not stored."""

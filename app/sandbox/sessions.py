@@ -151,7 +151,7 @@ def check_key(key: str | None) -> str:
 
 
 MAX_DEPTH: Final = 16
-"""Most levels of nesting. A real request has two."""
+"""Maximum number of levels of nesting. A real request has two."""
 
 _AMOUNT = re.compile(r"\d{1,19}(\.\d{1,4})?", re.ASCII)
 _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)

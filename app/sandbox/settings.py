@@ -38,8 +38,8 @@ class SandboxSettings:
     retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last value repeats
     retry_after_s           seconds in the Retry-After of a 503
     truth_path              file of the truth; None if only GET /sandbox/truth shows it
-    max_sessions            most sessions in memory; further requests get 503
-    max_concurrent          most deliveries at a time
+    max_sessions            maximum number of sessions in memory; further requests get 503
+    max_concurrent          maximum number of deliveries at a time
     delivery_timeout_s      seconds in which a receiver must answer a delivery
     """
 

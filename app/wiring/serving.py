@@ -52,7 +52,7 @@ SHUTDOWN_S = 10
 """Seconds that running requests have to finish when the service is asked to stop."""
 
 BACKLOG = 2048
-"""Most connections that may wait to be accepted."""
+"""Maximum number of connections that may wait to be accepted."""
 
 
 class SignallessServer(uvicorn.Server):
@@ -261,7 +261,8 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Most processes for a console's jobs of one kind. Each uses a core and about 100 MiB."""
+"""Maximum number of processes for a console's jobs of one kind. Each uses a core and about 100
+MiB."""
 
 MADE_MOST_S: Final = 180.0
 """Seconds that a bundle, a letter or proofs may take. An exhibit takes at most 20, a letter 60."""
@@ -349,7 +350,8 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Most seconds for which a console may show a database that was replaced, as by `restore`."""
+"""Maximum number of seconds for which a console may show a database that was replaced, as by
+`restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:

@@ -11,13 +11,13 @@ from reconcile.ledger.ledger import Attempt, Facts, FactValue, Finding, Reason
 from reconcile.ledger.vocabulary import MANY
 
 ONE_BY_ONE: Final = 3
-"""Most findings of one code that get a sentence each."""
+"""Maximum number of findings of one code that get a sentence each."""
 
 NAMED: Final = 8
-"""Most ids that a sentence names. The JSON document has all of them."""
+"""Maximum number of ids that a sentence names. The JSON document has all of them."""
 
 NAMED_CHARACTERS: Final = 240
-"""Most characters of ids in a sentence. Keeps a row of a list below about 1 KB."""
+"""Maximum number of characters of ids in a sentence. Keeps a row of a list below about 1 KB."""
 
 ALIKE: Final = "alike"
 """Name of the fact that counts the combined findings or reasons."""

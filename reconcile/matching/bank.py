@@ -112,7 +112,7 @@ EARLY: Final[Duration] = DAY
 """Longest time by which a bank may date a transfer before the provider's date."""
 
 NAMES_REPORTED: Final = 3
-"""Most payouts of a group that a sentence names."""
+"""Maximum number of payouts of a group that a sentence names."""
 
 
 class BankLeg:

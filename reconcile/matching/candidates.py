@@ -27,10 +27,10 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
 
 NEIGHBOURS: Final = 4
-"""Most lines examined on each side of a search position."""
+"""Maximum number of lines examined on each side of a search position."""
 
 MOST: Final = 3
-"""Most candidates shown."""
+"""Maximum number of candidates shown."""
 
 SEPARATORS: Final = 1
 """Points for references that differ only in separators."""

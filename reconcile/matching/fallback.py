@@ -24,7 +24,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Most fitting lines searched for a line. Two already make it ambiguous."""
+"""Maximum number of fitting lines searched for a line. Two already make it ambiguous."""
 
 
 class Offer(NamedTuple):

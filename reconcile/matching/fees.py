@@ -20,12 +20,13 @@ GRIDS: Final = (1_000, 500, 100)
 """Steps of percentages in parts per million. Contracts state 2.9 or 1.25 %, seldom 1.39 %."""
 
 MOST_VALUES: Final = 300
-"""Most distinct values of a detail that distinguishes tariffs. References have more values."""
+"""Maximum number of distinct values of a detail that distinguishes tariffs. References have more
+values."""
 
 
 SAMPLE: Final = 2_000
-"""Most lines of a source and currency from which a rule is derived. All lines are counted for how
-many it explains."""
+"""Maximum number of lines of a source and currency from which a rule is derived. All lines are
+counted for how many it explains."""
 
 
 class FeeLine(NamedTuple):
@@ -120,7 +121,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Most tariffs tried as the general rule. Tariffs with the most lines come first."""
+"""Maximum number of tariffs tried as the general rule. Tariffs with the most lines come first."""
 
 
 def _together(

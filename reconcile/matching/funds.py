@@ -300,7 +300,7 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Most rows kept of each kind.
+"""Maximum number of rows kept of each kind.
 
 A row takes about 1 kB with its break and indexes, eight full kinds about 250 MB. Further rows are
 decided by key alone, and counted in `Control.unsearched`.

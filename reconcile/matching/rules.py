@@ -241,7 +241,8 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Most distinct details of lines whose rule is cached: a few megabytes. Files have dozens."""
+"""Maximum number of distinct details of lines whose rule is cached: a few megabytes. Files have
+dozens."""
 
 
 class Terms:

@@ -305,7 +305,7 @@ _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
 MOST_AT_ONCE: Final = 10_000
-"""Most rows of one stream and key in one group.
+"""Maximum number of rows of one stream and key in one group.
 
 No order has so many lines, but a key may have them: in a file with a wrong reference column, or for
 lines that name no order. Further rows form another group of the key.

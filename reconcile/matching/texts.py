@@ -17,10 +17,10 @@ references occur by chance, for example as years and amounts."""
 SHORTEST_DIGITS: Final = 6
 
 WORDS_OF_ONE: Final = 3
-"""Most words that may form one reference, because banks break lines."""
+"""Maximum number of words that may form one reference, because banks break lines."""
 
 MOST_WORDS: Final = 200
-"""Most words of a text that are examined. MT940 has about sixty."""
+"""Maximum number of words of a text that are examined. MT940 has about sixty."""
 
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 

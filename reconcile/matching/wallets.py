@@ -74,7 +74,7 @@ GRACE: Final[Duration] = DAY
 holiday."""
 
 MOST: Final = 1_000_000
-"""Most transfers, and most holds, that are paired. Each takes about 250 bytes."""
+"""Maximum number of transfers, and most holds, that are paired. Each takes about 250 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ def _reversed(transaction: Transaction) -> Transaction:
 
 
 CITED: Final = 20
-"""Most ids that a break about adjusting entries cites. The journal has all of them."""
+"""Maximum number of ids that a break about adjusting entries cites. The journal has all of them."""
 
 
 class AdjustedMoney:

@@ -451,7 +451,7 @@ UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"}
 ACCEPTED: Final = "accepted"
 
 NAMED: Final = 3
-"""Most examples named in one reason. The report lists all."""
+"""Maximum number of examples named in one reason. The report lists all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,7 +210,8 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Most breaks listed: as many as a person can filter in a spreadsheet. They take about 100 MB."""
+"""Maximum number of breaks listed: as many as a person can filter in a spreadsheet. They take about
+100 MB."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -220,7 +221,7 @@ _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Most late movements listed, and most changes of outcome listed."""
+"""Maximum number of late movements listed, and most changes of outcome listed."""
 
 
 class PeriodTally:

@@ -23,7 +23,8 @@ COSIGNER: Final = 0x04
 """Kind of a witness's Ed25519 key. Signatures of this kind state their time."""
 
 MAX_NAME: Final = 255
-"""Most characters of a key's name: newer forms of cosignatures have room for that many bytes."""
+"""Maximum number of characters of a key's name: newer forms of cosignatures have room for that many
+bytes."""
 
 MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""

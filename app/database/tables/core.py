@@ -203,8 +203,8 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """Whole body of a request with several events. Its deliveries have only their event's bytes,
-    but the signature may cover the whole."""
+    """Complete body of a request with several events. Each delivery stores only its event's bytes,
+    but the signature may cover the complete body."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -404,7 +404,7 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """When an order must be folded next. `generation` increases with new evidence. `backwards` is
+    """Due time of an order's next fold. `generation` increases with new evidence. `backwards` is
     the reference in reverse, without case and punctuation, to find orders by its end."""
 
     __tablename__ = "order_due"

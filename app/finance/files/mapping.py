@@ -105,7 +105,7 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""How a file writes outgoing money.
+"""Notation of outgoing money in a file.
 
 minus  with a minus sign
 none   without one; the type or column shows the direction

@@ -318,7 +318,7 @@ class SourceTable(Protocol):
     """Facts about the file for people, one sentence each."""
 
     of_ours: bool
-    """Whether this is a file of rejected rows that we wrote."""
+    """True for a file of rejected rows that Tallyhook wrote."""
 
     @property
     def head(self) -> Sequence[str]:

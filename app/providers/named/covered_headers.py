@@ -15,7 +15,7 @@ from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
 MAX_DIGITS: Final = 12
-"""Most digits of the time: seconds up to the year 33658."""
+"""Maximum number of digits of the time: seconds up to the year 33658."""
 
 
 MAX_NAMES: Final = 64

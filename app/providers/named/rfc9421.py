@@ -161,8 +161,8 @@ LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Most components in all signatures of one request; a provider sends about six. Each takes time
-before anything is verified."""
+"""Maximum number of components in all signatures of one request; a provider sends about six. Each
+takes time before anything is verified."""
 
 Keys = Mapping[str, Key]
 
