@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
 from reconcile.ledger.ledger import Facts
@@ -326,7 +326,6 @@ MatchReason = Literal[
     "nothing_apart",
     "no_other",
 ]
-MATCH_REASONS: Final[tuple[MatchReason, ...]] = get_args(MatchReason)
 
 WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "same_reference": 45,
