@@ -46,7 +46,8 @@ NextNumber = Annotated[Count | None, _NEXT]
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without NotRequired and `| None`, then its annotations, the innermost first."""
+    """Return a type without NotRequired and `| None`, then its annotations. The innermost
+    annotation comes first."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])

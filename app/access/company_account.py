@@ -10,8 +10,8 @@ This is our own code over PyJWT and httpx2: Authlib would bring httpx, a clock o
 sessions signed by itsdangerous, none of which this project has.
 
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
-9207 (`iss` of the answer against mix-up), RFC 6749 (2.3.1). Leaves out: sessions and pages. Access
-tokens are not used; no token is stored or logged.
+9207 (the answer's `iss`, against mix-up attacks), RFC 6749 (2.3.1). Leaves out: sessions and pages.
+Access tokens are not used; no token is stored or logged.
 """
 
 import asyncio
@@ -50,7 +50,8 @@ KEPT_FOR: Final[Duration] = HOUR
 """Cache time of the provider's configuration and keys."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between two fetches for unknown keys. Anybody's token can name one."""
+"""Minimum time between two fetches because of an unknown key. Otherwise anybody could cause fetches
+with tokens that name unknown keys."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and ours."""
@@ -186,7 +187,8 @@ class CompanyProvider:
     # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the provider's address for the browser's redirect. Raise CompanyUnreachable.
+        """Return the provider's address for the browser's redirect. Raise CompanyUnreachable if the
+        provider's configuration cannot be fetched.
 
         again  whether the person must sign in again even if the provider remembers them
         """
@@ -214,11 +216,14 @@ class CompanyProvider:
     async def account(
         self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
     ) -> CompanyAccount:
-        """Return the person who signed in. Raise CompanyRefused or CompanyUnreachable.
+        """Return the person who signed in.
 
         answer  query parameters of the provider's redirect; the caller has checked `state`
         begun   when the browser was redirected to the provider
         again   as in `address_to`
+
+        Raise CompanyRefused if the answer or its ID token is refused, and CompanyUnreachable if the
+        provider cannot be reached.
         """
         found = await self.addresses()
         if answer.get("iss", self.issuer) != self.issuer or (
@@ -353,8 +358,8 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person whom verified claims name. Raise CompanyRefused for missing claims or
-        roles."""
+        """Return the person whom verified claims name. Raise CompanyRefused if the claims lack a
+        name, or a mail address in an allowed domain."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -388,7 +393,7 @@ _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Refusals after which the person should sign in again."""
+"""Refusals that the person can mend by signing in again."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:

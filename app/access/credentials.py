@@ -21,13 +21,12 @@ from app.core.ids import new_salts, new_secret
 from reconcile.instants import SECOND, Instant
 
 PASSWORD_MIN: Final = 12
-"""Minimum length of a password in characters."""
 
 PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""OWASP's minimum for one lane. A hash costs about 30 ms and 19 MiB."""
+"""OWASP's minimum for hashing in one thread. A hash costs about 30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit of concurrent hashes, each of which needs 19 MiB and a core."""
@@ -84,8 +83,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether a password matches its stored form. Takes equally long without a stored
-    form."""
+    """Return whether a password matches its stored form. If no form is stored, return False after
+    the same computing time."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None

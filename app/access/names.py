@@ -8,7 +8,6 @@ from app.core.errors import UsageError
 from app.core.text import JOINER, NON_JOINER, is_human_text
 
 NAME_MAX: Final = 80
-"""Maximum length of a person's name in characters."""
 
 _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
 """Scripts whose letters look alike in most typefaces."""
@@ -49,11 +48,7 @@ def skeleton(name: str) -> str:
 
 
 def _prototype(character: str) -> str:
-    """Return one representative for all characters that look alike.
-
-    confusable_homoglyphs lists all look-alikes for a group's representative, and only the
-    representative for other characters.
-    """
+    """Return one representative for all characters that look alike."""
     from confusable_homoglyphs.confusables import confusables_data
 
     alike: list[str] = [each["c"] for each in confusables_data.get(character, ())]

@@ -24,7 +24,7 @@ from reconcile.instants import Instant
 class Operator:
     """Person who can have a role.
 
-    account  the machine account of an owner who acts under this name without proof; else None
+    account  account of the machine's owner, if the owner acts in this person's name; else None
     company  id of the person's company account; None if they use a password
     """
 
@@ -214,7 +214,7 @@ async def acts_since(
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
     """Return (creator, holder) of each invitation and personal token since an instant.
 
-    Leaves out founders for whom the machine's owner has vouched.
+    Leaves out pairs of founders if the machine's owner has vouched that they are different persons.
     """
     rows = await connection.execute(
         text(

@@ -1,4 +1,7 @@
-"""Proposals: acts that one operator requests, and the decisions on them. Leaves out their rules."""
+"""Proposals: acts that one operator requests, and the decisions on them.
+
+Leaves out: who may propose and decide (`proposals`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

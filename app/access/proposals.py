@@ -30,10 +30,9 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal. After a longer time, the books have changed too much."""
+"""Lifetime of a proposal. Later, the books would have changed too much since the proposal."""
 
 REASON_MAX: Final = 2_000
-"""Maximum length of a reason in characters."""
 
 LAST: Final = "~"
 """Id that sorts after every proposal's id."""
@@ -85,9 +84,10 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """Approval to be stored: a call stores it in the transaction, or raises UsageError.
+    """Approval that is stored later: calling it stores the approval in the given transaction.
 
-    After that error, the caller must end the transaction without doing the act.
+    The call raises UsageError if the approval is refused. The caller must then end the transaction
+    without doing the act.
 
     second  the approver's name
     typed   text that the approver typed again, if the kind asks for it
@@ -353,7 +353,7 @@ class Proposals:
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """Return a proposal by its id. Raise NotFoundError."""
+        """Return a proposal by its id. Raise NotFoundError if it is unknown."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -543,7 +543,7 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Return a notice that names whose proposals a new operator cannot approve, and until when."""
+    """Return a notice on a new operator: which proposals they cannot approve, and until when."""
     return (
         f"{name} and the person who invited them cannot approve each other's proposals made "
         f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must "

@@ -265,9 +265,10 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return the bounds of last use between which a session is active.
+    """Return the bounds between which the last use of an active session lies.
 
-    A date above the upper bound comes from a fast clock, and would make the session last too long.
+    A last use after the upper bound comes from a fast clock. Without this bound, such a session
+    would last too long.
     """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
@@ -291,7 +292,8 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return whose session has this cookie, even after expiry; None if a person ended it."""
+    """Return the name of the person whose session has this cookie, even if the session has expired;
+    None if a person ended it."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},

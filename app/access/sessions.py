@@ -123,7 +123,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link with this token. Raise LinkRefused."""
+    """Return the usable link with this token. Raise LinkRefused if there is none."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -327,7 +327,8 @@ async def link_company(
 ) -> str:
     """Switch a signed-in person to the company's account. Return a new session's cookie.
 
-    The person's password, invitation and sessions end. Raise CompanyRefused.
+    The person's password, invitation and sessions end. Raise CompanyRefused if the account has no
+    role, or if the account or the person is already linked.
     """
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
@@ -364,7 +365,7 @@ async def sign_in(
 ) -> str:
     """Begin a session with a password and a second factor. Return the session's cookie.
 
-    Raise SignInRefused. `_begin` explains `old`.
+    Raise SignInRefused if anything is wrong. `_begin` explains `old`.
     """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -435,7 +436,8 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Person in the audit entry of a failed sign-in. The typed name may be a password."""
+"""Person in the audit entry of a failed sign-in. The typed name is not recorded, because it may be
+a password."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
@@ -478,7 +480,8 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return whose session has this cookie, even after expiry. Never grants access."""
+    """Return the name of the person whose session has this cookie, even if the session has expired.
+    The result never grants access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
@@ -557,7 +560,8 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace a person's password and end their other sessions. Raise UsageError.
+    """Replace a person's password and end their other sessions. Raise UsageError if the new
+    password is refused.
 
     here  cookie of the session that stays. The caller has checked the old password
     """
@@ -569,7 +573,8 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace a person's one-time secret and end their other sessions. Raise UsageError.
+    """Replace a person's one-time secret and end their other sessions. Raise UsageError if the
+    change is refused.
 
     here  cookie of the session that stays. The caller has checked the password
     """
@@ -589,7 +594,8 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a new passkey and end the person's other sessions. Raise UsageError.
+    """Store a new passkey and end the person's other sessions. Raise UsageError if the passkey is
+    refused.
 
     here  cookie of the session that stays
     """
@@ -611,9 +617,12 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a passkey and end the person's other sessions. Raise UsageError or NotFoundError.
+    """Delete a passkey and end the person's other sessions.
 
     here  cookie of the session that stays
+
+    Raise NotFoundError if the passkey does not exist, and UsageError if the person would lack a
+    second factor.
     """
 
     async def change(connection: Connection) -> None:

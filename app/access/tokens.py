@@ -134,7 +134,8 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Parse a token's expiry; a day ends at its midnight. Raise UsageError."""
+    """Parse a token's expiry. A day without a time means the end of that day. Raise UsageError for
+    invalid text and for a time in the past."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -160,7 +161,8 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest by which a replaced hash is detected."""
+    """Return a digest of a token's stored hash. The audit trail keeps it, so that a replaced hash
+    can be detected."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 

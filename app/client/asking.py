@@ -18,7 +18,8 @@ BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Longest wait in seconds: a session that ends years from now is asked about once a month."""
+"""Longest wait in seconds. If a session ends years from now, the client still asks about once a
+month."""
 
 Result = TypeVar("Result")
 
@@ -138,7 +139,8 @@ class HttpSender:
 
     url        scheme and host of the service, such as https://payments.shop.example
     token      token from `tallyhook tokens add`; surrounding white space is removed
-    timeout_s  seconds without a byte; must exceed the feed's `wait_s`
+    timeout_s  seconds without a received byte after which the request fails; must exceed the feed's
+               `wait_s`
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:

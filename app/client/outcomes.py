@@ -75,13 +75,13 @@ class Keeper(Protocol):
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return (order, id of its last news) of some orders that wait because `fulfilled_at` was
-        UNKNOWN, least asked about first."""
+        """Return some undecided orders, each with the id of its last news. An order is undecided if
+        `fulfilled_at` was UNKNOWN. Orders that were asked about least often come first."""
         ...
 
     def settle(self, news: News) -> None:
-        """Act on the current state of an undecided order, in one transaction. It keeps waiting if
-        the state is UNKNOWN."""
+        """Act on the current state of an undecided order, in one transaction. If the state is
+        UNKNOWN, the order stays undecided."""
         ...
 
     def place(self) -> int:

@@ -33,7 +33,8 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""Column of `undecided`: 0, or how often Tallyhook answered that it does not know."""
+"""Statement that counts, in the column `undecided`, how often Tallyhook did not know whether the
+order was shipped. 0 means that the order is decided."""
 
 UNDECIDED: Final = (
     "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"
@@ -55,8 +56,9 @@ MOVE: Final = (
 Act = Callable[[sqlite3.Connection, News, bool], None]
 """Function with the shop's own statements, called in the transaction.
 
-Its arguments are the connection, the news, and whether to ship now. That is `True` once for each
-order, and never with superseded news, or unless Tallyhook knows that the order was not shipped.
+Its arguments are the connection, the news, and whether to ship now. The last argument is True only
+once for each order. It is False if the news is superseded, or if Tallyhook does not know whether
+the order was shipped.
 """
 
 

@@ -65,8 +65,8 @@ class SettingsReading:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a problem was reported for a variable, or for a variable that can replace
-        it.
+        """Return whether a problem was reported for the variable of this line, for its `_FILE`
+        variant, or for a variable that can replace it.
 
         line  text of a problem, beginning with the variable's name and a colon
         """

@@ -35,8 +35,8 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 def filesystem_kind(path: Path, table: str) -> str:
     """Return the kind of the file system of a path, which need not exist; "" if unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, … The last line of a mount point
-           counts
+    table  lines of /proc/self/mounts: device, mount point, kind, and more. If a mount point has
+           several lines, the last one counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():

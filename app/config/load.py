@@ -40,9 +40,10 @@ def load_settings(
     serving: bool = False,
     also: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
+    """Load the settings. Variables in `environ` (by default, the process's environment) override
+    the file that TALLYHOOK_CONFIG names.
 
-    serving  whether webhooks will be received, for which the settings must name an environment
+    serving  whether webhooks will be received. If so, the settings must name an environment
     also     returns further problems, one line each, to report with the others
 
     Raises ConfigurationError with every problem, one line each.
@@ -101,7 +102,8 @@ _SECRETS_OF_SECTIONS: Final = (
     ("oidc", "client_secret"),
     ("reports", "mail_password"),
 )
-"""Section and name of each secret that may be in a file, named by a variable with `_FILE`."""
+"""Section and name of each secret that can also be read from a file. A variable that ends in
+`_FILE` names the file."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
@@ -245,7 +247,7 @@ RETAINED: Final = {
     "usually 120 to 540",
     "RETENTION_UNALLOCATED_DAYS": "the number of days for which you look for a payment's order",
 }
-"""Periods that only the owner can choose, each with what to write."""
+"""Retention periods that only the owner can choose, each with a description of the right value."""
 
 
 def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:

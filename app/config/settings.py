@@ -68,7 +68,7 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Return the texts in a JSON list, or in a text with commas; other values unchanged.
+    """Return the texts in a JSON list, or in a text with commas. Return any other value unchanged.
 
     Raises ValueError for a JSON list with other items.
     """
@@ -125,8 +125,8 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse the text of a JSON object whose values are texts. Return a value that is no text
-    unchanged. Raises ValueError."""
+    """Parse a JSON object whose values are texts. Return a value that is not a text unchanged.
+    Raises ValueError for other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -151,8 +151,8 @@ MAX_ONLY: Final = 20
 
 
 def only(value: Any) -> Any:
-    """Parse a JSON object with the values of events' members that mark our shop, by the member's
-    name. Raises ValueError."""
+    """Parse a JSON object that maps names of members to lists of values. A source's event belongs
+    to our shop if its members have these values. Raises ValueError for other text."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -203,8 +203,8 @@ def networks(value: Any) -> Any:
 
 
 def base_url(value: Any) -> Any:
-    """Validate an http or https URL, and remove a final slash. Raises ValueError without a host, or
-    with a user, a query or a fragment."""
+    """Validate an http or https URL, and remove a final slash. Raises ValueError if the URL has no
+    host, or if it has a user, a query or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -217,8 +217,8 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an endpoint's http or https URL, with path and query. Raises ValueError without a
-    host, or with a user or a fragment."""
+    """Validate an endpoint's http or https URL, with path and query. Raises ValueError if the URL
+    has no host, or if it has a user or a fragment."""
     if not isinstance(value, str):
         return value
     parts = _split(value)
@@ -234,8 +234,8 @@ def _lower_scheme(parts: SplitResult, value: str) -> str:
 
 
 def public_url(value: Any) -> Any:
-    """Validate a URL as `base_url` does, or an empty value. Raises ValueError also if it ends with
-    a source's path."""
+    """Validate a URL as `base_url` does, or accept an empty value. Also raises ValueError if the
+    URL ends with a source's path."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -246,7 +246,8 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or an empty value. Raises ValueError otherwise."""
+    """Validate an https address without a path, or accept an empty value. Raises ValueError for
+    anything else."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -479,15 +480,15 @@ class SourceSettings(Section):
     credentials   values for requests to the provider. The profile determines the names of the
                   values
     account       accounts whose events count. It is used with profiles whose events name an account
-    only          values of events' members that mark our shop, by the member
+    only          values by which events name our shop, by the event's member
     orders        `own`: an event of another source never belongs to an order of this source. A
                   record from the shop belongs to such an order only if the record names this source
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
                   its session, or if an event ties it to one of these. If the payment's event names
                   an order, that order is only suggested
     shared        whether another shop or system uses the account; `unknown` if nobody has stated it
-    captures      payment methods that the provider captures automatically, as the profile's `code`
-                  states them. The setting requires the credential `webhook`
+    captures      payment methods that the provider captures automatically, as written in the
+                  profile's `code`. The setting requires the credential `webhook`
     link_mismatch  `hold`: if only the order number links a payment to its order, the payment counts
                    only if its amount is a price of the order
     """

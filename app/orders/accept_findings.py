@@ -59,10 +59,10 @@ async def accept_finding(
 async def release_hold(
     context: AppContext, order: str, *, held_for: str | None, reason: str, by: str
 ) -> None:
-    """Release one order from one hold.
+    """Release an order from one hold.
 
-    Raises UsageError for an unknown reason of holds, a bad reason, or a missing permission. Raises
-    NotFoundError if the order is unknown or not held for it.
+    Raises UsageError if `held_for` is no reason of a hold, for a bad reason, or if a permission is
+    missing. Raises NotFoundError if the order is unknown, or not held for that reason.
     """
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:

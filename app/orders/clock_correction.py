@@ -1,16 +1,17 @@
 """Corrects dates given by a fast clock, once the clock is right again.
 
     1 notice    that stored rows are dated later than now, by more than machines' clocks differ
-    2 wait      until no unread delivery is dated later than now, because it must be redated, too
+    2 wait      until no unread delivery is dated later than now: it must be redated, too
     3 compare   with the providers' dates: if these are later than now as well, this clock is slow
-    4 redate    each delivery, record, revision and attached file that is dated later, by a record
+    4 redate    each delivery, record, revision and attached file that is dated later than now, by
+                adding a record with the corrected instant
     5 fold      orders again that have redated evidence or were published as of a later instant
-    6 end       sessions, invitations and proposals that were dated later and would last too long
-    7 note      from when to when the clock was fast, in the audit trail and for `doctor`
+    6 end       sessions, invitations and proposals that are dated later and would last too long
+    7 note      in the audit trail and for `doctor`, between which instants the clock was fast
 
-Leaves out: setting the clock. Stored instants do not change. Only refused deliveries, which prove
-nothing, get a new arrival: when the clock was put right. Records of the kind `redated` are sealed
-like others.
+Leaves out: setting the clock. Stored instants do not change. Exception: a refused delivery, which
+proves nothing, gets the instant of the correction as its arrival. Records of the kind `redated` are
+sealed like others.
 """
 
 from enum import Enum
@@ -44,12 +45,12 @@ STEP: Final[Duration] = SECOND
 """Smallest step back that counts as setting the clock; less is an adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows redated, or of orders set due, in one transaction. Deliveries wait for
-its end."""
+"""Maximum number of rows redated, or of orders set due, in one transaction. Deliveries wait until
+the transaction ends."""
 
 COMPARED: Final = 1_000
-"""Newest deliveries whose providers' dates are compared with the clock: so many that a few wrong
-dates do not decide."""
+"""Maximum number of deliveries, the newest ones, whose providers' dates are compared with the
+clock. With so many, a few wrong dates do not decide."""
 
 
 class ClockState(Enum):
@@ -57,8 +58,8 @@ class ClockState(Enum):
 
     RIGHT    every row dated later than now has been redated
     UNREAD   some unread deliveries are dated later than now
-    BEHIND   this clock seems slow: providers also date the deliveries later than now, or none dates
-             them and this process did not see the clock set back
+    BEHIND   this clock seems slow. Either the providers date the deliveries later than now, too, or
+             they do not date them and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -79,10 +80,10 @@ class ClockWatch:
         self._look_at = 0
 
     def note(self) -> None:
-        """Compare the clock with the elapsed time. Call this after each use of the clock for a
-        stored date.
+        """Compare the clock with the elapsed time, and note a jump.
 
-        Otherwise a clock that is fast for less than a round of the worker goes unnoticed.
+        Call this after each use of the clock for a stored date. Otherwise a clock that is fast only
+        between two rounds of the worker goes unnoticed.
         """
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
@@ -100,8 +101,8 @@ class ClockWatch:
     async def look(self) -> None:
         """Set orders due that a fast clock postponed, and correct the dates that it gave.
 
-        Runs at the start, after the clock was set back, and regularly if other machines write to
-        the database.
+        Call this in every round. It does its work at the start, after the clock was set back, and
+        regularly if other machines write to the database.
         """
         context = self._context
         self.note()
@@ -116,8 +117,11 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction of a clock set back from `latest` to `now`. It starts at the last
-        jump ahead if that was as large; otherwise its start is unknown."""
+        """Return the correction of a clock set back from `latest` to `now`.
+
+        The correction begins at the last jump ahead, if that jump was as large as the step back.
+        Otherwise its beginning is unknown.
+        """
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
@@ -166,10 +170,10 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some rows, the earliest first. Return their number, and whether none is left.
+    """Redate some rows, the earliest first. Return their number, and whether no rows are left.
 
-    Each row gets a different instant, so that their order stays: the last recorded price stays
-    valid.
+    Each row gets a different instant, so that the rows keep their order. The last recorded price,
+    for example, stays valid.
     """
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
@@ -241,7 +245,8 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Duration of the alarm after a correction, which ends sessions and may make providers give up."""
+"""Duration of the alarm after a correction. People must know that it ended sessions, and that
+providers may have given up."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

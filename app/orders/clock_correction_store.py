@@ -17,10 +17,11 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""Condition: the row was redated to an instant up to the given one: now plus the accepted
-difference of clocks.
+"""Condition: the row was redated to an instant that is not later than the given one. The given
+instant is now plus the accepted difference of clocks.
 
-A row redated to a later instant is redated again: its clock was corrected in two steps.
+A row that was redated to a later instant is redated again. That happens if its clock was corrected
+in two steps.
 """
 
 _DELIVERIES: Final = statement(
@@ -71,10 +72,10 @@ _BEFORE: Final = (
 class DatedAhead(NamedTuple):
     """Delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   id of the delivery or record, or `revision:` or `deed:` and a number
+    thing   id of the delivery or record; or `revision:` or `deed:`, followed by a number
     stored  instant in the stored row
     order   order of the row; NO_ORDER if none
-    at      valid instant, which differs from `stored` after an earlier redating
+    at      valid instant. It differs from `stored` if the row was redated before
     """
 
     thing: str
@@ -133,7 +134,7 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest uncorrected date of all rows, at least now.
+    """Return the latest uncorrected date of all rows; `now` if no row is dated later.
 
     Only the last entry of the audit trail is considered, because a correction adds an entry.
     """
@@ -146,11 +147,11 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether providers' dates show that our clock was fast; None if none dated the newest
-    such deliveries.
+    """Return whether the providers' dates show that our clock was fast, and not that it is slow
+    now. Return None if the providers did not date these deliveries.
 
-    True if at most half of their dates are later than now. False if more are: our clock is then
-    slow.
+    The newest deliveries dated later than now are compared, at most `looked_at`. The result is True
+    if at most half of their providers' dates are later than now.
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))

@@ -1,6 +1,6 @@
 """Counters of orders by outcome and by finding, updated by the transaction that writes ledgers.
 
-A count would read the row of every order, and the figures are requested all the time. Each counter
+The figures are requested all the time, and counting would read the row of every order. Each counter
 is a row of `counters`, such as `outcome succeeded` or `finding overpaid`. Like the ledgers,
 counters are a cache: `refold --all` counts anew, and `db check` compares.
 """

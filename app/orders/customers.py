@@ -74,7 +74,8 @@ async def phones_of(
 
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers of a delivery's own event, without other events of its request."""
+    """Return the phone numbers in a delivery's own event. If its request brought several events,
+    leave out the numbers of the others."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones

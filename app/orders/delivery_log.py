@@ -20,7 +20,7 @@ from reconcile.instants import EARLIEST, MINUTE, Instant
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
-"""Parts of header names whose numbers are not phone numbers."""
+"""Words in a header's name that show that a number in the header is no phone number."""
 
 Verdict = Literal[
     "stored",
@@ -135,8 +135,8 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minutes of a source's last accepted and last refused delivery; None if no such
-    delivery came in the last ninety days.
+    """Return when a source's last accepted and last refused deliveries came, to the minute. Each is
+    None if no such delivery came in the last ninety days.
 
     An empty source name stands for all unknown names.
     """

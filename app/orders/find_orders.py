@@ -48,7 +48,7 @@ MAX_HITS: Final = 1_000
 """Maximum number of orders in a search result. Each order in the result is folded."""
 
 MAX_LINES: Final = 20
-"""Maximum number of imported lines shown where nothing else is found."""
+"""Maximum number of imported lines shown if nothing else is found."""
 
 READ_FOR_PHONE: Final = 5
 """Maximum number of deliveries read for the masked phone number of one hit."""
@@ -290,8 +290,8 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` yields orders, perhaps repeatedly, with a sentence on how
-    each was found."""
+    """One search on one snapshot. `all` yields each found order with a sentence on how it was
+    found, and may yield an order repeatedly."""
 
     def __init__(
         self,
@@ -421,8 +421,8 @@ class _Look:
             yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield orders by the keyed digest of an identifier, else remember the payments without an
-        order of its newest deliveries."""
+        """Yield the orders that the keyed digest of an identifier leads to. If there are none,
+        remember the payments without an order in the digest's newest deliveries."""
         key = self._context.phone_key
         if key is None:
             return

@@ -52,7 +52,7 @@ async def wait_for_delivery(
     If none comes in time, return the latest new arrival whose address names no configured source,
     or None.
 
-    began  called once the earlier arrivals are known
+    began  called after the earlier arrivals were read, before the wait begins
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

@@ -57,12 +57,12 @@ ENDING_S: Final = 2.0
 """Seconds that a child has to end after closing its connection, before it is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until the next start after an idle child ended while many deliveries wait: folding is not
-the bottleneck."""
+"""Seconds until the next start if a child ended for lack of work although many deliveries wait.
+Folding is not the bottleneck then."""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start after a child found that the program was replaced, as the next
-would."""
+"""Seconds until the next start if a child found that the program's files were replaced. A new child
+would find the same."""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how busy it is."""
@@ -86,7 +86,7 @@ class FoldingProcess(PeriodicTask):
 
         waiting   returns the number of accepted deliveries that are not read yet
         leave     called with True when the child begins to fold and seal, and with False when it
-                  ends; the reading process does so only in between
+                  ends. The reading process folds and seals only while no child does
         failed    called with the reason when the database's disk has failed
         settings  the settings for the child
         """
@@ -112,7 +112,7 @@ class FoldingProcess(PeriodicTask):
         tell_news(self._writer)
 
     def stop(self) -> None:
-        """End the child after its current round, and start no other."""
+        """End the child after its current round, and do not start another."""
         super().stop()
         self._end()
 
@@ -157,8 +157,8 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Read the child's messages until it ends, at most STOP_S after this process is told to
-        stop."""
+        """Read the child's messages until it ends. Once this process has been told to stop, read
+        for at most STOP_S more."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

@@ -109,8 +109,8 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Return the history with the records that redate its members, even if stored under other
-    orders."""
+    """Return the history with the records that redate its deliveries and records, even if they are
+    stored under other orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -196,7 +196,8 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
 
 
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
-    """Add to each history the deliveries of contested orders that share a mark with the history."""
+    """Add to each history the deliveries of its contest (`contest_of`) that share a mark with
+    it."""
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
@@ -221,13 +222,13 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
     """Add deliveries that share a mark with the history, directly or through other deliveries.
 
-    The search continues through deliveries without an order. It stops at an event that names
-    another order, because that order's other marks do not matter. So the result does not depend on
-    where an event without an order was stored.
+    Deliveries without an order lead to further deliveries. Deliveries that name another order do
+    not, because that order's other marks do not matter. So the result does not depend on the order
+    under which an event was stored.
 
-    In two cases it continues through other orders, because each order must see the same placing: a
-    person or the shop placed a reached payment or session, or other events decide a payment's order
-    or shop.
+    In two cases, deliveries of other orders lead to further deliveries, too: if a person or the
+    shop assigned a payment or session that was found, or if other events decide a payment's order
+    or shop. All orders concerned must then reach the same conclusion.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)

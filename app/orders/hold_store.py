@@ -26,9 +26,8 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition: a record is the last hold or release for its reason, and it is a hold. The
-condition names both kinds as the index `ix_records_holds` does; otherwise SQLite reads all
-records."""
+"""Condition: a record is the last hold or release for its reason, and it is a hold. It names both
+kinds, because SQLite otherwise does not use the index `ix_records_holds` and reads all records."""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -66,7 +65,7 @@ class HoldChange(NamedTuple):
     """Change to record for an order: it is held, or a hold is released.
 
     at   earliest instant that the record may have
-    ask  events whose payments providers must be asked about
+    ask  events of payments whose present state must be requested from the provider
     """
 
     kind: RecordKind
@@ -95,7 +94,8 @@ async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[H
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Return up to `limit` unreleased holds for a reason, sorted by order, from after `after`."""
+    """Return up to `limit` unreleased holds for a reason, sorted by order. Only orders greater than
+    `after` are considered."""
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 
@@ -108,8 +108,8 @@ async def count_held(connection: AsyncConnection) -> int:
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return how many orders holds with this reason, recorded from `since` to before `until`, still
-    hold."""
+    """Return the number of orders that are still held for this reason. Only holds recorded from
+    `since` to before `until` are counted."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

@@ -78,7 +78,8 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""SQL for a scan of publications. An order's last row was published last."""
+"""SQL for a scan of publications, sorted by order. The last row of an order is its latest
+publication."""
 
 
 def positions_of(condition: str) -> str:
@@ -118,7 +119,7 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  the latest instant as of which a fold gave the published result
+    as_of  latest instant for which a fold has given the published result
     rules  the rules of that fold; None if not known
     """
 
@@ -304,8 +305,8 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
 PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
-"""Condition for orders with a publication in a time span. It uses the index of `at`, so that the
-cost depends on the changes."""
+"""Condition for orders with a publication in a time span. It uses the index of `at`, so that only
+publications in the time span are read."""
 
 
 async def listed_orders(
@@ -362,7 +363,8 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""SQL for the latest orders: of all orders, and of orders listed under one or two words."""
+"""SQL for the last revisions of orders. The first statement covers all orders, the second covers
+orders in one list, and the third covers orders in two lists."""
 
 
 async def latest_orders(

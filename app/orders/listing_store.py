@@ -1,8 +1,8 @@
 """Lists of orders by outcome and by finding, in the order of their last revision.
 
-Without them, the newest orders of a rare finding would be found only by reading all revisions. The
-publishing transaction updates them. Like the ledgers, they are a cache: `refold --all` builds them
-anew, and `db check` compares.
+Without these lists, a search for the newest orders with a rare finding would read all revisions.
+The publishing transaction updates the lists. Like the ledgers, they are a cache: `refold --all`
+builds them anew, and `db check` compares.
 """
 
 from collections import Counter

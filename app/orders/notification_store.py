@@ -1,12 +1,12 @@
-"""The outbox: revisions that the shop is to be notified of, written in the publishing transaction.
+"""The outbox: notifications that are due to the shop, written in the publishing transaction.
 
-One row is one revision. Of an order's waiting rows, only the first may be taken, so that the shop
-is notified in the order of revisions. A taken row is rescheduled for a while (its lease), so that
-it comes due again if the process dies.
+Each row is a notification of one revision. Of an order's waiting rows, only the first may be taken,
+so that the shop gets the revisions in their order. A process that takes a row sets its due time to
+the end of a short lease. If the process dies, the row comes due again at that time.
 
-A destination has a row of its own while it accepts nothing. Once notifications of several orders
-have failed, it is away, and the row has the instant of the next probe. The process that probes
-moves this instant, so that all processes together send one probe. Leaves out: sending.
+There is a row for each destination that fails. A destination is away once notifications of several
+orders have failed. Its row then has the instant of the next probe. The process that probes moves
+this instant, so that only one process sends a probe. Leaves out: sending.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 waiting    due now or later
 stuck      waiting, and refused twice though the shop is not away
 delivered  the shop answered 2xx
-dead       given up until a person asks
+dead       given up, until a person sends it again
 """
 
 _STUCK_AFTER: Final = 2
@@ -85,7 +85,7 @@ _HEADS: Final = (
 class Notification:
     """A notification that a process has leased.
 
-    since  time from which vain attempts count
+    since  beginning of the period after which the notification is given up
     tries  earlier attempts to send it
     until  end of the lease; a later result is ignored
     """
@@ -213,8 +213,8 @@ async def call_up_notifications(
 ) -> None:
     """Make notifications and probes due now that a fast clock has delayed.
 
-    A probe or an untried notification is delayed if it is due after `beyond`; a retry, if it would
-    wait longer than the longest pause.
+    A probe or an untried notification counts as delayed if it is due after `beyond`. A notification
+    that was tried before counts as delayed only if it would wait longer than the longest pause.
     """
     await connection.execute(
         sa.text(
@@ -349,13 +349,13 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Set notifications due again, restart the period after which they are given up, and return
-    their number.
+    """Set notifications due again, and return their number. The period after which they are given
+    up starts again.
 
     A destination that accepted nothing lately may be tried at once.
 
-    revisions  numbers of notifications in any state; None for all that were tried and never
-               accepted, also given up
+    revisions  numbers of notifications in any state. None means all notifications that were tried
+               without success, including those given up
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
@@ -387,10 +387,10 @@ async def notifications_in(
 ) -> list[ListedNotification]:
     """Return notifications, newest first.
 
-    state    only this state; None for all
-    is_away  whether the destination is away, so that none counts as stuck
-    order    only this order; None for all
-    before   only lower numbers; None for all
+    state    state of the notifications; None for all states
+    is_away  whether the destination is away. If so, no notification counts as stuck
+    order    order of the notifications; None for all orders
+    before   number below which all numbers lie; None for no limit
     """
     if state == "stuck" and is_away:
         return []

@@ -87,7 +87,8 @@ _log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """Address of the shop, and the signer for it: a source of the `checkout` profile."""
+    """Address of the shop, and a source that signs the notifications, as for the `checkout`
+    profile."""
 
     url: str
     signer: Source = field(repr=False)
@@ -230,9 +231,10 @@ def judge(
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
     """Return the state of the shop, and the result of each notification. The notifications were
-    sent together, each about another order.
+    sent at the same time and concern different orders.
 
-    The state is None if the shop accepted a notification, or if the only notification is given up.
+    The state is None if the shop accepted a notification. It is also None if only one notification
+    was sent and that is now given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -292,9 +294,9 @@ def pause_after(
 ) -> Duration:
     """Return the pause before the next try of a notification that the shop refused.
 
-    It grows with each try. The shop may ask for a longer one (Retry-After, in seconds). Up to a
-    sixteenth is added, depending on the notification's number, so that not all are retried
-    together.
+    The pause grows with each try. The shop may ask for a longer pause (Retry-After, in seconds). Up
+    to a sixteenth is added, depending on the notification's number, so that not all notifications
+    are retried together.
 
     busy  whether the shop answered that it had too many requests
     """
@@ -307,7 +309,8 @@ def pause_after(
 def notification_id(published: Published) -> str:
     """Return the notification's id, equal for all attempts and different for every revision.
 
-    It differs even for a number that an older, restored database assigns again.
+    A restored older database may assign a revision number again. The ids of the two revisions still
+    differ.
     """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
@@ -326,8 +329,8 @@ def notification_body(
 ) -> bytes:
     """Return the body: `type`, `timestamp`, and the feed's entry.
 
-    Its bytes are equal at every try, unless the shop has stated something or the payment window has
-    changed.
+    Every try has the same bytes, unless the shop has stated something or the payment window has
+    changed in between.
 
     See https://www.standardwebhooks.com, "Payload structure".
     """

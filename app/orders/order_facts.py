@@ -25,7 +25,8 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return since when orders need a price from the shop; None if they need no price."""
+    """Return the instant since which orders need a price from the shop; None if they need no
+    price."""
     if not context.settings.requires_order_record:
         return None
     async with context.database.reading() as connection:
@@ -33,9 +34,9 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return since when orders need a price from the shop; None if they need none.
+    """Return the instant since which orders need a price from the shop; None if they need none.
 
-    Stores this instant if the settings newly require prices, and deletes it if they no longer do.
+    Store this instant if the settings newly require prices, and delete it if they no longer do.
     Call this when a process starts to serve.
     """
     database, required = context.database, context.settings.requires_order_record
@@ -154,8 +155,9 @@ def news(
 ) -> list[Record]:
     """Return new records for the facts that are not recorded yet. Raises TendersDoNotFit.
 
-    lost_at  when the database last lost statements of the shop; a new denial is then recorded
-             again, because the earlier one may be outdated
+    lost_at  when the database last lost statements of the shop; None if it never did. If the shop
+             had denied a cancellation or fulfillment before that and denies it again, the new
+             denial is recorded, too
     """
     fresh = _priced(known, facts, now=now, author=author)
     moments: tuple[tuple[Moment, RecordKind, RecordKind], ...] = (

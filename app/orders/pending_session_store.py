@@ -28,7 +28,7 @@ class PendingSession:
     due_at      latest time at which the service is asked again
     held_until  end of the time in which only the holding process may ask
     tries       rounds that ended without an answer
-    in_vain     these rounds in which the service was reachable
+    in_vain     rounds in which the service was reachable, but gave no answer
     """
 
     key: str
@@ -41,7 +41,7 @@ class PendingSession:
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
-    """Store a request that waits for a clear answer, unless it is stored already."""
+    """Store a request that has no clear answer yet, unless it is already stored."""
     connection.ask(
         "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
         "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
@@ -117,7 +117,7 @@ def release_all(connection: PlainConnection) -> None:
 def put_off(
     connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
-    """Release a request, and ask again no later than `until`."""
+    """Release a request, and set the latest time at which it is sent again."""
     connection.ask(
         "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
         (until, tries, in_vain, key),

@@ -1,11 +1,12 @@
 """The policy by which the orders are folded, and other changes that set many orders due at once.
 
-The policy is in one row of `meta`; its short name is stored beside each order's last fold.
+The policy is in one row of `meta`. The short name of its rules is stored beside each order's last
+fold. The row has one of these forms:
 
-    v1 {…}       every order was folded by this policy since, or is due
-    to v1 {…}    orders are being set due for this policy; after an interruption, that starts over
-    several      a process folded some orders, not known which, by another policy than the noted one
-    (no row)     not known: a new database, or a rebuild that was interrupted
+    v1 {…}       since this text was stored, every order was folded by this policy, or is still due
+    to v1 {…}    orders are being set due for this policy; after an interruption, this starts over
+    several      a process has folded some orders by another policy than the stored one
+    (no row)     the policy is unknown: a new database, or a rebuild that was interrupted
 
 The row is written after due marks in the same transaction, so that locks are taken in one order.
 Leaves out: folding.
@@ -148,7 +149,8 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """Return since when orders need a price from the shop; None if no instant is stored."""
+    """Return the instant since which orders need a price from the shop; None if no instant is
+    stored."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )

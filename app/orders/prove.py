@@ -1,9 +1,9 @@
 """Proves the laws on stored evidence: a history in any order and grouping gives the same ledger.
 
 Each trial shuffles an order's deliveries and records, splits them into overlapping parts, joins
-these by union, and folds: the document must be equal, byte for byte. Then a redelivery may change
-only counts, and both ways to fold as of an earlier instant must agree. Leaves out: whether the
-rules are right.
+these by union, and folds: the document must be equal, byte for byte. Two further laws are tried: a
+redelivery may change only counts, and both ways to fold as of an earlier instant must agree. Leaves
+out: whether the rules are right.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Maximum number of events of an order that gets all trials, some seconds for a hundred. Larger
-orders get fewer."""
+"""Maximum number of events of an order that gets all trials. A hundred trials of such an order take
+some seconds. Larger orders get fewer trials."""
 
 LEAST: Final = 5
 
@@ -78,7 +78,8 @@ async def prove_orders(
     seed: int,
     progress: Callable[[int], None],
 ) -> Proof:
-    """Prove the given orders, or all. Raises NotFoundError for an unknown reference."""
+    """Run the trials on the given orders, or on all. Raises NotFoundError for an unknown
+    reference."""
     as_of = context.clock.now()
     found, tried = list[CounterExample](), Counter[str]()
 

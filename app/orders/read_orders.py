@@ -277,7 +277,7 @@ def nothing_known(
 
     behind_s  age in seconds of unread deliveries that may be about the order
     message   an unreadable message that names the order
-    refusing  a source whose deliveries are all rejected, and since when
+    refusing  a source whose deliveries are all rejected, and the time of the first rejection
     not_kept  unsigned requests of the last day that exceeded a limit
     gaps      accepted gaps before the instant
     aside     a payment that names the order but is not its own, from `of_another_shop`
@@ -525,8 +525,8 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return how many published orders each word has: a finding, or the word for all that need a
-    person."""
+    """Return the number of published orders by word. A word is the code of a finding, or
+    NEEDS_A_PERSON for all orders that need a person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 

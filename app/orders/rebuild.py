@@ -180,7 +180,7 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
 
 
 begun_with: Final[list[tuple[Settings, Policy]]] = []
-"""Settings and policy of a process of `processes`."""
+"""Settings and policy of this process, if `processes` has started it."""
 
 
 def _begin(settings: Settings, policy: Policy) -> None:
@@ -188,7 +188,7 @@ def _begin(settings: Settings, policy: Policy) -> None:
 
 
 def in_context(use: Callable[[AppContext], Awaitable[Done]]) -> Done:
-    """Run `use` in a process of `processes`, with a separate read-only context."""
+    """Run `use` in a process that `processes` has started, with a read-only context of its own."""
     settings, policy = begun_with[0]
 
     async def work() -> Done:

@@ -32,7 +32,8 @@ from reconcile.ledger.revise import Position, position_of, revise
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Maximum number of orders set due in one transaction, so that acknowledgements wait briefly."""
+"""Maximum number of orders set due in one transaction. Acknowledgements wait until the transaction
+ends."""
 
 
 class TakingUp:
@@ -147,15 +148,17 @@ CLAIM: Final = 30 * SECOND
 claiming worker dies, another worker takes the order after it."""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Maximum number of orders set due in one transaction, so that deliveries wait briefly."""
+"""Maximum number of orders set due in one transaction. Deliveries wait until the transaction
+ends."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
     """Fold up to `limit` due orders and publish them. Return how many were due.
 
     Orders that share evidence with a due order are folded with it. A fold is dropped if another
-    process published the order meanwhile. If an order's evidence is later than the latest
-    publishable instant, the order comes due again at that evidence.
+    process published the order meanwhile. If an order has evidence that is newer than the latest
+    publishable instant, the order is not folded. It comes due again at the instant of that
+    evidence.
 
     pace  divides the work into several transactions; None for a single transaction
     """
@@ -240,10 +243,10 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders without newer evidence than their history. Return the publications, and
+    """Publish the orders that have no evidence beyond their history. Return the publications, and
     whether other processes fold by another policy.
 
-    later  when an order comes due again that cannot be published yet
+    later  instant at which an order comes due again, for each order that cannot be published yet
     """
     settle(connection)  # before any row is locked: a hold reads histories
     # Orders that share evidence are published together or not at all: new evidence on one of them
@@ -295,7 +298,7 @@ async def publishable(context: AppContext) -> Instant:
 async def call_up_early(context: AppContext) -> int:
     """Set orders and notifications due that a fast clock has delayed. Return the number of orders.
 
-    Otherwise their money would be published only at the wrong date.
+    Without this, the orders would not be published before the wrong date.
     """
     now = context.clock.now()
     # If several processes fold, a mark may be a claim. If one does, an order that was put aside is
@@ -328,8 +331,8 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
     """Return the order's ledger; log an error and return None if it cannot be folded.
 
-    That is a mistake of this program. The caller sets the order aside, so that it does not block
-    others.
+    A failed fold is a bug in this program. The caller sets the order aside, so that it does not
+    block others.
     """
     try:
         return fold(history, policy=policy, as_of=as_of)
@@ -339,8 +342,8 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Convert a ledger into a publication, with a revision if its position is not `before` any
-    more.
+    """Convert a ledger into a publication. The publication has a revision if the ledger's position
+    differs from `before`.
 
     rules  the rules by which the ledger was folded
     """

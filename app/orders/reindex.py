@@ -124,8 +124,8 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return a digest of each source's settings that change how deliveries are read, with the
-    profile's file if the merchant wrote it."""
+    """Return a digest for each source, made from the settings that change how deliveries are read.
+    If the merchant wrote the profile, its text is included."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(
@@ -145,8 +145,8 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Store the present settings of sources without stored deliveries. Nothing was read by other
-    settings."""
+    """Store the present settings of sources that have no stored settings or no stored
+    deliveries."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await index_store.noted_readings(connection)

@@ -20,7 +20,7 @@ _WHOLE = (
     "(SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})) AND NOT EXISTS "
     "(SELECT 1 FROM deliveries WHERE deliveries.envelope = envelopes.digest AND pruned_at IS NULL)"
 )
-"""SQL that deletes a shared body with the last of its events."""
+"""SQL that deletes the whole body of a request after all its deliveries were pruned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,6 @@ async def old_rejections(
 
 
 async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]) -> None:
-    """Delete these rejections with all their columns. Nothing reads them later."""
+    """Delete these rejections with all their columns."""
     sql = "DELETE FROM rejections WHERE id IN ({})"
     await select_in(connection, sql=sql, values=rejections)

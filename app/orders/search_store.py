@@ -389,7 +389,8 @@ _LINES: Final = (
     text(statement(_SETTLED, which="match_key = :key", in_force=_IN_FORCE)),
     text(statement(_SETTLED, which="subject = :subject", in_force=_IN_FORCE)),
 )
-"""SQL for lines of books, and of statements by order and by payment, each with its index."""
+"""SQL for imported lines: of order books by order, of statements by order, and of statements by
+payment. Each statement has an index."""
 
 
 PAID_OUT: Final = statement(

@@ -12,10 +12,10 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
-"""Code by which orders that need a person are counted and listed."""
+"""Search word for orders that need a person, used like the code of a finding."""
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
-"""Outcomes that need a person by themselves."""
+"""Outcomes with which an order always needs a person."""
 
 ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
     "refund_failed",

@@ -5,15 +5,15 @@ Leaves out: any judgement of outcome or money. References decide, never the orde
 A refund without a payment counts for the order that it names only if other evidence proves that the
 order exists.
 
-An attempt is identified by (source, reference). The reference is the payment's; without one, the
-session's; without both, the order's.
+An attempt is identified by (source, reference). The reference is the payment's. If the payment is
+unknown, it is the session's; if the session is unknown too, the order's.
 
 A coarse event names no payment. It joins the only attempt that it can mean: the single attempt of
 its session or order, the attempt with its dispute, the single attempt with an equal claim, or the
 attempt that it repeats. Otherwise it makes a new attempt, unless it says nothing new.
 
-Unconfirmed events may come from anyone. They are arranged last and move no signed or fetched event.
-Events that the profile ignores belong to no attempt.
+Unconfirmed events may come from anyone. They are arranged last and never change the attempt of a
+signed or fetched event. Events that the profile ignores belong to no attempt.
 """
 
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ class Heard:
     by       ids of evidence that assigns the event to an order: an assignment, or a record in which
              the shop named the payment or session
     whose    ids of other events that show that the payment is our shop's
-    follows  ids that explain why the event belongs to the order of its payment. Empty unless the
-             event names another order, several orders claim the payment, or another body with its
-             id belongs to that order
+    follows  ids of other evidence that links the event to its order. Empty unless the event names
+             another order, several orders claim its payment, or an event with the same id belongs
+             to another order
     """
 
     event: Event
@@ -71,8 +71,8 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Pair of a refund or dispute, None for a session, and an event that names it. The event ties other
-events to an attempt."""
+"""Event that ties other events to an attempt. Before the event stands the reference of the refund
+or dispute by which it ties them. The reference is None if the event ties them by the session."""
 
 
 @dataclass(slots=True)
@@ -184,7 +184,8 @@ class AttemptEvidence:
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
         """Return these events, then the events that tie coarse events to the attempt.
 
-        A tie by session is left out if a returned event names a payment and that session.
+        If one of these events names both the payment and its session, no further event is needed to
+        tie that session.
         """
         if not self.links:
             return heard
@@ -351,7 +352,7 @@ def _hear(
 
     claims  records that assign a payment or session to an order
     placed  records that the shop placed an order
-    always  apply `claims` even if no event concerns another order
+    always  whether to apply `claims` even if no event or record concerns another order
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -460,8 +461,8 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
     """Return the payments that renew an agreement first captured in this order.
 
-    Only the first captured payment of an agreement pays the order that its events name. Later
-    payments need an assignment.
+    The order that events name is paid only by the first captured payment of an agreement. Later
+    payments belong to an order only if they are assigned.
     """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
@@ -700,8 +701,8 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
     """Return whether a coarse event adds no information.
 
-    It states no final result and no refunded money, or its captured amount is the sum of the
-    attempts' captures.
+    This is so in two cases: the event states neither a final result nor refunded money, or it
+    states a captured amount that is the sum of the attempts' captures.
     """
     if event.refunded_total is not None and event.refunded_total.minor:
         return False

@@ -100,12 +100,14 @@ sums. Beyond that, each payment is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that fit no price, and the price records that all other payments fit.
+    """Return the payments that fit no price, and the ids of the price records that the other
+    payments fit.
 
-    Checks only payments that are linked to the order by its number alone, from sources that the
-    policy names. A payment fits a price that was valid at its date or later, alone or in a sum
-    of checked payments. Partial sums count, so that a stranger's payment cannot put two genuine
-    payments in doubt."""
+    Checks only payments from sources that the policy names, and only if the order number alone
+    links them to the order. A payment fits if it equals a price that was valid at its date or
+    later, or if it is part of a sum that equals such a price. The sum need not include all
+    payments: a stranger's payment then leaves genuine payments undisturbed.
+    """
     found = [
         each
         for each in payments
@@ -145,7 +147,8 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether the captures add up to the price after discounts, without amounts on top.
+    """Return whether these captures, less the amounts on top of the price, equal the price after
+    discounts.
 
     percent  largest share of the price that the shop's discount may take off
     """
@@ -230,8 +233,8 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Return whether an amount is exactly the price times the currency's factor: minor units taken
-    for major units.
+    """Return whether an amount is exactly the price times the currency's factor. This happens if
+    minor units are taken for major units.
 
     For currencies without decimals the factor is 100, as in most other currencies.
     """
@@ -304,8 +307,8 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return cancellations that the provider dated after the first capture. If a date is missing,
-    return them, too."""
+    """Return the cancellations that the provider dated after the first capture, or that cannot be
+    compared with it because a date is missing."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

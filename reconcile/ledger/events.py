@@ -69,8 +69,8 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can only make an order pending."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Shop that an event's payment belongs to; `unstated` if the event names none. Used only if the
-source's settings ask for it."""
+"""Shop that an event's payment belongs to. `unstated` means that the event names no shop. Used only
+if the source's settings ask for the shop."""
 
 PartKind = Literal[
     "base",

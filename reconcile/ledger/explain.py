@@ -89,7 +89,8 @@ _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"
 
 
 class _Words(dict[str, str]):
-    """Texts of facts by name: UNFILLED for a missing fact, empty for an optional one."""
+    """Texts of facts by name. A missing fact has the text UNFILLED; a missing optional fact has an
+    empty text."""
 
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED
@@ -189,7 +190,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return the ids cited for the outcome, for not fulfilling, and for the shop's cancellation."""
+    """Return all ids that the ledger's reasons cite, and the id of the shop's cancellation."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled

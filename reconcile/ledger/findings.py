@@ -324,7 +324,8 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """Return since when the order is known to be paid, with nothing to prevent shipping."""
+    """Return the instant since which the order is known to be paid and nothing prevents
+    shipping."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -335,7 +336,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return when the payment arrived that brought the kept money up to the price."""
+    """Return the arrival of the payment with which the kept money reached the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST
@@ -359,7 +360,8 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return when a paid, unfulfilled order becomes a finding; None if it cannot."""
+    """Return the instant at which an unfulfilled paid order becomes a finding; None if it never
+    does."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:

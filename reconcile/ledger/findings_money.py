@@ -251,7 +251,7 @@ def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]
 
 
 def _failed_amount(failed: list[Heard], payment: movements.Payment) -> Money | None:
-    """Return the amount of a failed refund; None if no event states it or events differ."""
+    """Return the amount of a failed refund; None if no event states it or if events disagree."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
     for group in (failed, begun if name is not None else []):
@@ -277,8 +277,8 @@ def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find `reversal_amount_mismatch`: the amount differs from its payment and from every
-    capture."""
+    """Find `reversal_amount_mismatch`: the amount of a reversal differs from what it took back,
+    from the captured total and from every capture."""
     return [
         Finding(
             code="reversal_amount_mismatch",

@@ -4,8 +4,8 @@ Leaves out: whether the order is paid; `outcome` decides that. A shop may ship i
 true: the outcome is `succeeded` and there is no reason here.
 
 Money is on hold for an open dispute, a refund under way, or an unread event that speaks of returned
-money. The hold is at most what its payment still has. If the event names no known payment, all
-money is on hold.
+money. The amount on hold is never more than the payment still has. If an unread event names no
+known payment, the money of all payments is on hold.
 """
 
 from collections.abc import Iterable
@@ -59,8 +59,8 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Return whether the policy requires the shop's price. Orders begun before it took effect are
-    exempt."""
+    """Return whether the policy requires the shop to state the price of this order. Orders that
+    began before the requirement took effect are exempt."""
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -108,8 +108,8 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount of a payment on hold, and the events behind it. Disputes with an amount are
-    not included."""
+    """Return how much money of a payment is on hold, and the events that put it on hold. Disputes
+    that state an amount are not included."""
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -140,10 +140,10 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals of this uncaptured payment that may mean a captured payment.
+    """Return the reversals of an uncaptured payment that may in fact concern a captured payment.
 
-    That is possible if the reversal names no payment, or if no event of the captured payment names
-    it.
+    This is possible if the reversal names no payment, or if no event of the captured payment states
+    that payment's reference.
     """
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]

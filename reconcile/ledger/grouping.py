@@ -40,8 +40,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Group items by code where a code has more than ONE_BY_ONE items. Yield all other items
-    alone."""
+    """Yield all items of a code together if there are more than ONE_BY_ONE of them. Otherwise yield
+    each item alone."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -70,7 +70,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
     """Return pairs of attempt references and the reason why these attempts ended.
 
-    More than ONE_BY_ONE attempts with one reason code share a pair.
+    Attempts with one reason code share a pair if there are more than ONE_BY_ONE of them.
     """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
@@ -84,10 +84,10 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 
 
 def joined(each: Sequence[Facts]) -> Facts:
-    """Merge the facts of several findings into one value per name.
+    """Merge the facts of several findings, so that each name has one value.
 
-    Keep the largest number or deadline, and the first and last (`last_…`) of other instants. Join
-    up to ONE_BY_ONE texts. Omit amounts that differ.
+    For numbers and deadlines, keep the largest value. For other instants, keep the first, and the
+    last under the name `last_…`. Join texts, at most ONE_BY_ONE of them. Omit amounts that differ.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

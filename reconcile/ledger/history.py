@@ -44,18 +44,20 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant at which to fold: `now`, or the latest arrival if a fast clock dated
-        it later."""
+        """Return the instant at which to fold.
+
+        This is `now`, or the latest arrival if that is later because a clock was fast.
+        """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return a copy with the wrong instants that a fast clock gave."""
+        """Return a copy in which misdated members have the wrong instants that are stored."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return a copy in which misdated members count from when the clock was set right. Undoes
+        """Return a copy in which misdated members have their corrected instants. Undoes
         `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
@@ -63,9 +65,10 @@ class History:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return a copy with new instants for some members.
+        """Return a copy in which some deliveries and records have another instant.
 
-        moves  pairs of an id and its new instant; the earliest counts
+        moves  pairs of a delivery's or record's id and its new instant. If an id occurs several
+               times, the earliest instant counts
         """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:

@@ -43,8 +43,8 @@ EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values of a reason or finding.
-Names in `_at` hold an Instant, names in `_us` a Duration."""
+"""Named values of a reason or finding. A name that ends in `_at` has an Instant, a name that ends
+in `_us` a Duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,8 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason code of a slow payment whose window is over, and of an order with no other payments."""
+"""Reason code of a slow payment that is still pending after the end of its window. An order has
+this reason if all its pending payments have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,8 @@ class Attempt:
     ended_at         date of its final event, or its deadline; None while it is open
     method           class of a slow payment method; None if the provider names none
     expected_by      end of a slow payment's window, while the payment is pending
-    revocable_until  until when the customer can revoke a captured payment; None if the profile does
-                     not say
+    revocable_until  instant until which the customer can revoke a captured payment; None if the
+                     profile does not say
     """
 
     source: str
@@ -159,8 +160,8 @@ class PaymentWindow(NamedTuple):
                      way
     method_class     method of the slow payment under way that ends last. If no slow payment is
                      under way, the method of the payment that can be revoked longest
-    revocable_until  until when customers can revoke a captured payment; None if no profile states
-                     it
+    revocable_until  instant until which customers can revoke a captured payment; None if no profile
+                     states it
     """
 
     expected_by: Instant | None = None
@@ -202,10 +203,11 @@ class Ledger:
                       it is the whole held amount. None if nothing is owed
     returning         part of `owed` that refunds under way will return; None if there is no such
                       part
-    returning_more    whether a refund under way states no amount, so that it may return more of
-                      `owed`
+    returning_more    whether a refund under way states no amount. If so, more of `owed` may be on
+                      its way back than `returning` says
     on_top            part of `held` that is on top of the price, by kind
-    came_on_top       amount that came on top of the price, by kind. Some of it may have gone back
+    came_on_top       amount that the customer paid on top of the price, by kind. Some of it may
+                      have been returned
     discount          amount that provider discounts took off the price in `expected`; None if there
                       were no such discounts
     movements         movements from which the entries were made

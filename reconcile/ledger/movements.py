@@ -61,7 +61,7 @@ class Dispute:
     """One dispute of one payment, in its latest reported state.
 
     amount    largest amount that its events state; None if the dispute is about the whole payment
-    lost      part of `amount` that the loss took; None if the loss took all of `amount`
+    lost      part of `amount` that was lost; None if all of `amount` was lost
     returned  amount that a win gave back after a loss; None if it gave back all that was lost
     reopened  whether the dispute is open again after a loss
     unstated  whether an event states no amount, so that the dispute may cover the whole payment
@@ -247,12 +247,13 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return captures with the amount of a record, if only provider answers without an amount
-    report them.
+    """Return the captures with an amount from the shop's records, if nothing else states the
+    amount.
 
-    The amount comes from an assignment that a statement line proves, or from the record in which
-    the shop named the session's amount. A session's amount counts once, for the payment with the
-    earliest answer.
+    This applies if only provider answers report the captures, and no answer states an amount. The
+    amount comes from an assignment that a statement line proves, or from the record in which the
+    shop named the session's amount. If several payments share a session, the session's amount
+    counts only for the payment with the earliest answer.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -289,9 +290,10 @@ def _total(captures: list[Movement]) -> Money | None:
 class Refunds:
     """Refunds of one attempt: done, under way, failed, and their running totals.
 
-    A refund is identified by its reference, else by its event id. A failed refund counts only if it
-    was done later. Running totals dated between the refund and its failure are reduced by it. A
-    reversal with the reference of a failed refund does not count.
+    A refund is identified by its reference. If it has none, it is identified by its event id. A
+    failed refund counts as done if a later event says that it succeeded. Otherwise its amount is
+    deducted from every running total dated between the refund and its failure. A reversal with the
+    reference of a failed refund does not count.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -348,8 +350,8 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and its reversal. Return nothing unless only provider answers report that
-        the refund failed."""
+        """Return a refund and the movement that takes it back. Return nothing if anything but
+        provider answers reports that the refund failed."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -361,7 +363,7 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return failed refunds whose failure no second answer has confirmed."""
+        """Return the failed refunds whose failure no later answer has confirmed."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -374,8 +376,8 @@ class Refunds:
     ) -> list[tuple[int, list[Heard]]]:
         """Return each rise of the running total, with the events that state it.
 
-        Return only the largest total if events report single or failed refunds, dates are missing,
-        or an event id has several bodies.
+        Return only the largest total if the rises cannot be told apart: if events report single or
+        failed refunds, if dates are missing, or if an event id has several bodies.
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -391,7 +393,7 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units, less included refunds that failed
+        """Return an event's running total in minor units, without the refunds in it that failed
         later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
@@ -481,10 +483,10 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for the part of a stated sum beyond the single movements of this kind.
+    """Return movements for the part of a stated sum that exceeds the known movements of this kind.
 
-    Each change of the sum is one movement. A fall that no later answer confirms is added to
-    `undos`.
+    Each change of the sum is one movement. If a sum has fallen and no later answer confirms that,
+    the difference is added to `undos`.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -512,8 +514,8 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add a capture for the part of a stated sum beyond the known captures. A fall becomes a
-    reversal."""
+    """Add a capture for the part of a stated sum that exceeds the known captures. If the sum falls
+    later, add a reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -620,8 +622,8 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build one dispute from its events. The last event decides. But a win after a loss counts only
-    if both are dated."""
+    """Build one dispute from its events. The last event decides. Exception: a win after a loss
+    counts only if both are dated."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -667,10 +669,10 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return movements for what a lost dispute took, less what a later win returned.
+    """Return movements for the money that a lost dispute took, less what a later win returned.
 
-    If only provider answers state the win, it is a separate movement, and in `undos` until
-    confirmed.
+    If only provider answers state the win, it becomes a separate movement. Until a later answer
+    confirms the win, it is also in `undos`.
     """
     if dispute.word == "open" or not dispute.was_lost:
         return []
@@ -730,8 +732,8 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return whether a reversal may take back this capture: it names no other and is not dated
-    earlier."""
+    """Return whether a reversal may take back this capture. It may not if it names another capture
+    or is dated earlier."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

@@ -1,10 +1,13 @@
 """Money on top of the price, and discounts at the provider, as parts of a payment.
 
-Does not decide which payments count: `outcome` passes them in.
+Leaves out: which payments count; `outcome` passes them in.
 
-Money on top is the captured amount less the bases that the provider states. Without bases, money
-on top is the amount that the provider names so, at most the excess of all captures over the
-price. So it never makes an order underpaid. Returned money is taken from the price first."""
+A provider may state a base: the part of the payment that was charged for the price. Money on top is
+then the rest of the captured amount. If no base is stated, money on top is the sum of the tips,
+fees and other parts that the provider names, but never more than the amount by which all captures
+exceed the price. This limit keeps an order from becoming underpaid. Returned money is first
+deducted from what was paid for the price, then from the money on top.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +28,9 @@ class Counted:
 
     captured  amount that came
     kept      amount that came, less returns and open disputes; negative if more went back than came
-    beyond    part of `captured` that exceeds the base amounts that the provider states
-    named     further part of `captured` that is on top of the price according to the provider, but
-              may in fact be a part of the price
+    beyond    part of `captured` beyond the base, for captures whose base the provider states
+    named     sum of the tips, fees and other parts that the provider names, for captures without a
+              stated base. The price may already include them
     kinds     sums of the named parts, by kind
     discount  sum of the discounts at the provider that the shop pays for
     financed  sum of the discounts that the provider pays for
@@ -46,7 +49,7 @@ class Counted:
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount on top of the price that this payment alone brought for certain."""
+        """Return the amount of this payment that is certainly on top of the price."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
@@ -80,8 +83,8 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the parts of one capture by kind. Of differing amounts, the smallest base and the
-    largest of other kinds count."""
+    """Return the parts of one capture by kind. If events state different amounts, the smallest base
+    counts, and the largest amount of every other kind."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -95,10 +98,11 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the money kept that counts toward the price, without the part on top.
+    """Return the kept money that counts toward the price.
 
-    The part on top is also computed without payments that returned money, and the larger result
-    counts. So refunding a superfluous payment never makes an order underpaid.
+    The result is computed twice: with all payments, and only with payments that returned no money.
+    The larger result counts. A refund of a superfluous payment therefore never makes an order
+    underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -124,8 +128,9 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
     """Return the discount that the provider pays, and the discount that the shop pays.
 
-    Fully returned payments count only if no other is left. Discounts add up only until they fill
-    the gap to the price, so an order paid twice gets one discount.
+    A fully returned payment counts only if there is no other payment. Discounts of several payments
+    add up only as far as the price is not yet covered. An order paid twice therefore gets one
+    discount.
 
     percent  largest share of the price that the shop's discount may take off
     """

@@ -88,7 +88,7 @@ class Judgement:
     percent        largest share of the price that a discount at a provider may take off
     refused        part of the discounts at providers that the shop does not accept; None if it
                    accepts all
-    lost_in_doubt  amount that payments in doubt returned beyond their smallest stated capture
+    lost_in_doubt  sum of what payments in doubt returned in excess of their smallest stated capture
     counted        amount that is compared with the price. It is the held amount of the payments not
                    in doubt, less `on_top` and `lost_in_doubt`
     surplus        amount by which `counted` exceeds the price; 0 if there is no price or no excess
@@ -534,7 +534,8 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason for a full refund, with reversal amounts that fit no payment."""
+    """Return the reason for a full refund. If a reversal states an amount that fits no payment, the
+    reason names that amount."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -549,8 +550,8 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the stated amounts of a reversal that equal neither the returned money, the captured
-    total nor a capture."""
+    """Return the amounts that a reversal states and that do not fit: each differs from the returned
+    money, the captured total and every capture."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]

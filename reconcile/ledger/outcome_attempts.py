@@ -21,11 +21,12 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
 """Claims that decide an attempt, whenever they arrived. The strongest is first."""
 
 _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
-"""Claims that end a reservation of money, if the provider dates them after it."""
+"""Claims that end a reservation of money, if the provider dates the claim after the reservation."""
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
-"""Longest time after its arrival that a claim of a slow payment keeps an attempt open.
-A voucher may be payable for longer, but a provider's date must not keep an order open for ever."""
+"""Maximum time for which a claim of a slow payment keeps an attempt open, counted from the claim's
+arrival. A voucher may be payable for longer, but a provider's date must not keep an order open for
+ever."""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
@@ -87,9 +88,11 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return until when the customer can revoke the last capture; None if no event states a period.
+    """Return the instant until which the customer can revoke the last capture; None if no event
+    states a period.
 
-    The longest period counts. Events that also name the payment method take precedence.
+    The longest period counts. Periods from events that also name the payment method take
+    precedence.
     """
     if not evidence.slow:
         return None
@@ -160,14 +163,15 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """Return when to stop waiting for a final event; None if nothing dates the attempt.
+    """Return the instant at which to stop waiting for a final event; None if nothing dates the
+    attempt.
 
     The deadline is the session's expiry plus grace, because the final event takes time to arrive.
-    An unknown expiry is one payment window after the session's opening, its first known date or its
-    request.
+    If the expiry is unknown, one payment window is counted from the opening of the session. If no
+    opening is known, it is counted from the attempt's first date, or else from the request.
 
-    For a slow payment under way, the deadline is the end of its window, because the customer has
-    acted in time.
+    A slow payment under way keeps the deadline open until the end of its own window, because the
+    customer has acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

@@ -2,14 +2,17 @@
 
 Leaves out: the order that an event names. It counts only if no record assigns or names the payment.
 
-A person's assignment outranks the shop's naming of a reference, and sessions opened for an order.
-Of several assignments of a payment, the latest counts. It covers every event that names the
-payment, and the events of its session that name no payment. A claim on a session covers the
-payments that events tie to it. A payment that the shop named for several orders is not placed by
-naming.
+A person's assignment outranks everything else. If a payment was assigned several times, the latest
+assignment counts. It covers every event that names the payment, and events of its session that name
+no payment.
 
-Returned money belongs to the order of its payment, whichever order its event names. If events name
-several orders for one payment, the order that the shop placed counts, if there is only one.
+Without an assignment, the order counts for which the shop named the payment or its session, or for
+which a session was opened. Events may tie a session to a payment; the record then covers that
+payment, too. If the shop named a payment for several orders, these records count for nothing.
+
+Returned money belongs to the order of its payment, even if its event names another order. If events
+name several orders for one payment, the order that the shop placed counts, provided that there is
+only one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,8 +36,8 @@ class Placed(NamedTuple):
     """Order to which an event belongs, by the strongest evidence.
 
     order  None if an assignment was withdrawn
-    by     ids of the evidence: the assignment, or the naming record and the events that tie the
-           session to the payment
+    by     ids of the evidence: an assignment, or a record that names the payment or session. If the
+           record names a session, also the events that tie the session to the payment
     """
 
     order: str | None
@@ -108,8 +111,8 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order to which other events of the payment point; None if the event names it
-        itself.
+        """Return the order that other events of the payment name; None if it is the event's own
+        order, or unclear.
 
         Call this only for an event that no record assigns.
         """
@@ -127,13 +130,13 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids of events that name this order. Empty unless other events of the payment
-        name another order."""
+        """Return the ids of events that name this order for the payment of `event`. Return none if
+        all events of the payment name one order."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events link to these references, each with the ids of those
+        """Return the orders that events name for these references. Each order has the ids of these
         events."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
@@ -142,8 +145,8 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references, and all references that events tie to them, directly or through
-        others. Each has the ids of these events."""
+        """Return these references and every reference that events connect with them, directly or in
+        several steps. Each reference has the ids of the events that connect it."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:
@@ -156,8 +159,11 @@ class Placing:
 
 
 def may_link(event: Event) -> bool:
-    """Return whether an event links its payment to the order that it names. Returns of money never
-    do, because their reference may be the refund's own."""
+    """Return whether an event links its payment to the order that it names.
+
+    Events about returned money never do: the order reference in such an event may belong to the
+    refund itself.
+    """
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

@@ -36,7 +36,8 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Consequences for the customer, by reason, if the reason's sentence lacks them."""
+"""Sentence for a customer on what follows, by outcome. Outcomes whose reasons already say what
+follows are missing."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
@@ -60,7 +61,8 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment for it is known.",
 }
-"""Next step for an order that is not shipped, canceled or withheld."""
+"""Instruction on shipping, by outcome, for an order that is neither shipped nor canceled, if no
+reason withholds it."""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -114,53 +116,54 @@ _OPTIONAL: Final = {
 
 
 UNREAD: Final = "A message came that we cannot read yet; ask again later."
-"""Sentence for a customer where an unreadable message may be about the order."""
+"""Sentence for a customer if an unreadable message may be about the order."""
 
 REFUSED: Final = (
     "Messages of the payment service do not reach us at present, so we may not know of a payment; "
     "ask again later."
 )
-"""Sentence for a customer where every delivery of one of the order's sources is rejected."""
+"""Sentence for a customer if every delivery of one of the order's sources is rejected."""
 
 NOT_KEPT: Final = (
     "So many messages came to us at once that not all were kept, so we may not know of a payment; "
     "we have to ask the payment service."
 )
-"""Sentence for a customer where a flood reached a source of the order that does not sign."""
+"""Sentence for a customer if one of the order's sources sends unsigned messages, and more came than
+are stored."""
 
 LOST: Final = (
     "Messages that reached us between {since} and {until} may be lost, so we may not know of a "
     "payment; we have to ask the payment service."
 )
-"""Sentence for a customer where an accepted gap overlaps the order's time."""
+"""Sentence for a customer if an accepted gap overlaps the order's time."""
 
 UNALLOCATED: Final = (
     "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
-"""Sentence for a customer about an unallocated payment that may be for this order.
-Such a payment names the order, or has the amount due and the customer's number."""
+"""Sentence for a customer about an unallocated payment that may be for this order. Such a payment
+names the order, or has both the amount due and the customer's number."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order. We are checking whether it is meant for this order."
 )
-"""Sentence for a customer where the payment may belong to another shop."""
+"""Sentence for a customer if the payment may belong to another shop."""
 
 FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
-"""Sentence for a customer where a restore or an accepted gap lost what the shop stated."""
+"""Sentence for a customer if a restore or an accepted gap lost what the shop stated."""
 
 STATE_AGAIN: Final = (
     "A restore or an accepted gap lost statements of the shop, so Tallyhook does not know "
     "whether this order was shipped: check the shop's own books, and state `fulfilled_at`, or "
     "null, before anything is shipped."
 )
-"""Instruction for staff where a restore or an accepted gap lost the shop's statements."""
+"""Instruction for staff if a restore or an accepted gap lost the shop's statements."""
 
 ASK_AFTER_GAP: Final = (
     "Do not ship: messages in an accepted gap may be lost, such as a refund. Look the payment up "
     "at the payment service, and check in the shop's own books whether the order was shipped; "
     "then release it on its page, or with `tallyhook orders release --held-for gap_accepted`."
 )
-"""Instruction for staff where an order is held for an accepted gap."""
+"""Instruction for staff if an order is held because of an accepted gap."""
 
 ABSENT: Final = frozenset(
     (
@@ -170,7 +173,8 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons that say that nothing came. Left out if a message may be missing."""
+"""Reasons that say that no payment or event came. They are not shown if a message may be
+missing."""
 
 
 def with_plain(
@@ -342,7 +346,8 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Next step for an open payment of a shipped order and of a canceled order."""
+"""What staff must do about an open payment, by outcome: first if the order was shipped, then if it
+was canceled."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -365,7 +370,8 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the instruction about a finding; empty if the ledger shows that nothing is to be done.
+    """Return the instruction about a finding; empty if the ledger shows that nothing needs to be
+    done.
 
     codes  codes of all findings of the ledger
     """
@@ -637,8 +643,8 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return a sentence on the missing amount, or on refunded money if the kept money covers the
-    price."""
+    """Return a sentence on the amount that is missing from the price. If the kept money covers the
+    price, mention refunded money instead."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

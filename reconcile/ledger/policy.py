@@ -9,8 +9,8 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 FORM: Final = 4
 """Version of `policy_text`. Raising it makes a database fold every order again.
 
-Raise it if a setting changes its meaning, or if a fold gives another ledger for equal evidence: at
-most once for each release, and not before the first release.
+Raise it if the meaning of a setting changes, or if a fold gives another ledger for the same
+evidence. Raise it at most once for each release, and not before the first release.
 """
 
 

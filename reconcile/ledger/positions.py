@@ -1,10 +1,12 @@
-"""Position of a payment by its provider's answers: sums, refunds, chargebacks.
+"""Position of a payment according to its provider's answers: sums, refunds, chargebacks.
 
-Leaves out: signed events; `movements` uses the greater of both amounts.
+Leaves out: signed events. If events and answers state different sums, `movements` uses the greater
+one.
 
-The latest version of each sum, refund or chargeback counts, and takes back only what earlier
-answers stated. Money taken back makes no order fulfillable until another answer, at least
-REPEATED_AFTER later, confirms it. A provider's copy of the data may lag behind.
+Of several answers, the one on the latest version of the payment counts, separately for each sum,
+refund or chargeback. It can take back only money that earlier answers stated. While money that was
+taken back could make an order fulfillable, a second answer must confirm it. That answer must be at
+least REPEATED_AFTER later, because a provider's copy of the data may lag behind.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 
 
 class Step(NamedTuple):
-    """A sum of a payment in one version.
+    """Sum that the provider states for one version of a payment.
 
     said  answers that state the sum, each with the sum's date
     """
@@ -42,7 +44,7 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Money that went back by one answer of the provider, and that no later answer has confirmed.
+    """Money that one answer of the provider took back, and that no later answer has confirmed.
 
     heard  events of the answers that took the money back
     """
@@ -52,10 +54,11 @@ class Undo:
 
 
 class Position:
-    """Position of one attempt's payment by the provider's answers.
+    """Position of one attempt's payment according to the provider's answers.
 
-    claims    single refunds and chargebacks, each as an event of its own
-    repeated  references of refunds and chargebacks whose withdrawal a later answer confirmed
+    claims    single refunds and chargebacks from the answers, converted into events
+    repeated  references of refunds and chargebacks that an answer withdrew and a later answer
+              confirmed as withdrawn
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
@@ -81,7 +84,8 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Append the answers' statements about one refund or chargeback to `claims`, as events."""
+        """Convert the answers' statements about one refund or chargeback into events, and append
+        these to `claims`."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -122,11 +126,11 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the steps of a sum, one for each version of the payment. The greatest stated
-        amount counts.
+        """Return what the answers state for a sum, one step for each version of the payment.
 
-        Answers without a version or a payment may be about another payment. So no other answer
-        lowers the sum below theirs.
+        If answers on one version differ, the greatest amount counts. An answer that names no
+        version or no payment may be about another payment. The amount in such an answer is
+        therefore a lower limit for the other steps.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -156,8 +160,8 @@ NO_POSITION: Final = Position(AttemptEvidence("", ""))
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount that is still valid. An amount ends once a later answer states
-    another amount, and a second answer confirms it."""
+    """Return the greatest amount that is still valid. An amount is no longer valid if a later
+    answer states another amount and a further answer confirms that."""
     return max(
         [
             step.minor

@@ -30,16 +30,16 @@ RecordKind = Literal[
 ]
 """Closed vocabulary of facts that the merchant's side can state.
 
-order_not_canceled, order_not_fulfilled
-                   the shop withdraws the cancellation or fulfillment that it stated before
+order_not_canceled, order_not_fulfilled the shop withdraws the cancellation or fulfillment that it
+stated before
 session_unknown    the request was sent and no answer came
 reference_named    the shop says that a session or payment belongs to this order
 held               the order must not be fulfilled until a later `released` with the same reason
 payment_assigned   a person gives a payment to this order, or withdraws it from this order
 payment_dismissed  a person says that a payment belongs to no order
 finding_accepted   a person accepts a finding of the order as it is
-redated            a fast clock misdated the member that `replaces` names; the member counts from
-                   `at` on, and has that instant in a History
+redated            a fast clock misdated the delivery, record or revision that `replaces` names.
+                   `at` is its corrected instant, which a History uses
 """
 
 HoldReason = Literal[
@@ -47,7 +47,7 @@ HoldReason = Literal[
 ]
 """Reason that an order is held.
 
-rules_changed        only new rules made the order fulfillable
+rules_changed        the order became fulfillable only because the rules changed
 poisoned_delivery    one of its deliveries was set aside
 unreadable_delivery  a message that names the order cannot be read
 maybe_other_shop     its payment may belong to another shop
@@ -74,7 +74,8 @@ DismissedAs = Literal["to_refund", "other_business"]
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Order of a `payment_dismissed`, and of a `redated` that belongs to no order."""
+"""Value of `order` in a record that belongs to no order: in every `payment_dismissed`, and in some
+`redated`."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
 """Kinds of records by which a person says where a payment belongs."""
@@ -112,9 +113,9 @@ class Record:
                  (held, released); WITHDRAWN or None (payment_assigned); a FindingCode
                  (finding_accepted); a DismissedAs (payment_dismissed)
     author       who stated the fact, such as `token:shop` or `import:3`; None if unknown
-    replaces     id of the last record on the payment that the author knew (payment_assigned,
-                 payment_dismissed); id of the delivery or record with the wrong instant, or
-                 `revision:` and a number (redated)
+    replaces     id of the last decision about the payment that the author had seen
+                 (payment_assigned, payment_dismissed); id of the delivery or record with the wrong
+                 instant, or `revision:` and a number (redated)
     tenders      parts of the price that are not due at a provider (order_placed), in its currency
     free         whether the shop says that the order costs nothing (order_placed)
     dated        whether the shop stated `at` (order_placed); else `at` is when the shop first

@@ -22,8 +22,9 @@ class Position:
     """Content of a published ledger, without the counts that change with every redelivery.
 
     substance  one line of text; ledgers with equal substance need no revision. It has the outcome,
-               the money, the attempts, the codes of findings other than counts, the number of
-               findings of each code in _EACH_BY_ITSELF, and the amounts of restated open disputes
+               the money, the attempts, and the codes of findings, except those in _COUNTS_ONLY. It
+               also has the number of findings for each code in _EACH_BY_ITSELF, and the amounts of
+               open disputes whose amount has changed
     """
 
     outcome: Outcome
@@ -152,7 +153,8 @@ def revise(
 
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
-    """Return sentences on new facts, with cited ids, then on lost facts."""
+    """Return sentences on what is new in a ledger, with cited ids, then on what is no longer
+    found."""
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

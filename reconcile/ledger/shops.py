@@ -1,12 +1,15 @@
-"""Assigns a payment to its shop, where several shops share a provider account.
+"""Assigns a payment to its shop if several shops share a provider account.
 
 Leaves out: which order an event belongs to (`placing`), and how an event states its shop; the
 source's settings decide that.
 
-Payments are judged, not events. Events that name one payment or session, directly or through an
-event that names both, belong to one shop. Evidence that opens or pays the payment decides: another
-shop's if any states that, else ours if any states ours. Other evidence counts only without such
-evidence. If nothing decides and the source asks for the shop, the shop is unknown.
+Payments are judged, not events. All events that name one payment or session belong to one shop.
+Events that name a payment and its session connect the two.
+
+Events that open or pay the payment decide. If any of them states another shop, the payment is
+another shop's. If not, and any of them states our shop, it is ours. If these events state no shop,
+the other events are judged in the same way. If nothing decides and the source's settings ask for
+the shop, the shop is unknown.
 """
 
 from collections import defaultdict
@@ -17,7 +20,7 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Reason to set a payment aside: another shop's, or of an unknown shop."""
+"""Reason to set a payment aside: it belongs to another shop, or its shop is unknown."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
@@ -26,7 +29,8 @@ OPENS: Final[frozenset[ClaimKind]] = frozenset(
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Source, kind of reference, and reference. An event without a reference has a mark of its own."""
+"""Source, kind of reference, and reference. If an event names no payment or session, its mark is
+made of its own id."""
 
 
 class Shops(NamedTuple):
@@ -93,8 +97,8 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these marks, and all marks that events tie to them, directly or through others. Each
-    has the ids of these events."""
+    """Return these marks and every mark that events connect with them, directly or in several
+    steps. Each mark has the ids of the events that connect it."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

@@ -35,9 +35,10 @@ class MessageNotRead:
 class SourceHeard:
     """Arrivals of one source of an order.
 
-    last_read_at    when the last delivery that was read arrived
-    refusing_since  first refusal after the last accepted delivery; None if there is none
-    refused         number of deliveries refused since that refusal
+    last_read_at    arrival of the last delivery that was read
+    refusing_since  time of the first refusal since the last accepted delivery; None if nothing was
+                    refused since then
+    refused         number of deliveries refused since `refusing_since`
     """
 
     source: str
