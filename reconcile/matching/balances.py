@@ -1,6 +1,6 @@
-"""Opening and closing balances of bank statements, and whether they continue each other.
+"""Opening and closing balances of bank statements, and checks of each statement against the next.
 
-Leaves out: whether the entries of a statement add up; the reader of the statement checks that.
+Leaves out: whether the entries of a statement add up. The reader of the statement checks that.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,8 @@ reopened   the next statement begins with another balance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
-    """Opening and closing balance of one bank statement, in minor units, each with the bank's day.
+    """Opening and closing balance of one bank statement, in minor units, with the days that the
+    bank gives for them.
 
     difference  amount by which the entries and the balances differ, if two people accepted a
                 difference
@@ -54,8 +55,8 @@ def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
     """Yield each statement with the next statement of its account, or None.
 
     Banks date an opening balance on the first day of the statement, or on the day of the previous
-    closing balance. If several statements may be next, prefer one that opens with the closing
-    balance.
+    closing balance. If several statements could be next, prefer one whose opening balance equals
+    the closing balance.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):

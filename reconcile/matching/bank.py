@@ -1,8 +1,8 @@
 """Match payouts with bank lines to tell whether a provider's payouts arrived in the bank.
 
 Leaves out: reading and storing, and the payments of a payout. A payout is the sum of the statement
-lines that name it. A bank line is one booking of an account, credit positive. All are held in
-memory: there are as many as transfers, far fewer than payments.
+lines that name it. A bank line is one booking on a bank account; credits are positive. All payouts
+and lines are held in memory, because there are far fewer of them than payments.
 
     1 join       by hand, by the payout's reference in the line's texts, then by amount and date
     2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
@@ -81,8 +81,8 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides the transfer's period: the payout's, else the bank
-        line's."""
+        """Return the date that assigns the transfer to a period: the date of the last payout. If no
+        payout has a date, it is the date of the first bank line."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -91,7 +91,8 @@ class Link:
 class Alone:
     """A payout or a bank line without a partner, and its bucket.
 
-    due_at  when the payout should have arrived in the bank; None if it need not
+    due_at  when the payout should have arrived in the bank; None for a bank line, and for a payout
+            that is not expected there
     """
 
     bucket: Bucket
@@ -112,7 +113,7 @@ EARLY: Final[Duration] = DAY
 """Longest time by which a bank may date a transfer before the provider's date."""
 
 NAMES_REPORTED: Final = 3
-"""Maximum number of payouts of a group that a sentence names."""
+"""Maximum number of payouts that a break's sentence names."""
 
 
 class BankLeg:
@@ -206,8 +207,8 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return pairs of a payout and a bank line. A person joined them, or the line names the
-        payout."""
+        """Return each pair of a payout and a bank line that a person joined, or whose line names
+        the payout."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -246,7 +247,7 @@ class BankLeg:
         """Return the link of one group of pairs; None if its payouts, or its lines, have several
         currencies.
 
-        Raises ValueError beyond 64 bits.
+        Raises ValueError if a sum does not fit in 64 bits.
         """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
@@ -373,7 +374,7 @@ class BankLeg:
         return any(each in text for each in texts)
 
     def credits_alone(self) -> list[Searchable]:
-        """Return incoming bank lines without a partner. They may be transfers for orders."""
+        """Return incoming bank lines without a partner, which may be transfers for orders."""
         return [_of_line(e.line) for e in self.alone if e.line is not None and e.line.minor > 0]
 
     def decisions(
@@ -381,7 +382,7 @@ class BankLeg:
     ) -> Iterator[Decision]:
         """Yield the breaks and the unusual matches of a period or of all time.
 
-        unpaid  book lines without money, as further candidates
+        unpaid  book lines without a payment, as further candidates
         """
         own = [of_book_line(each) for each in self._orders.orders.values()]
         near = _Near(self.alone, self._rules, orders=[*own, *unpaid])
@@ -403,11 +404,12 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers with unsettled captures that have not paid out for longer than ever
-        before.
+        """Set `late` to breaks about providers that have unsettled captures and are late with a
+        payout.
 
-        Only captures older than the longest time between two payouts count, unless another break
-        reports them. Wallets are left out, because `Wallets` knows their balances.
+        A payout is late if more time has passed than ever between two payouts. Only captures older
+        than that time count. Captures that another break reports do not count. Wallets are left
+        out, because `Wallets` checks their balances.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
@@ -491,7 +493,8 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return the time spans that the files of all accounts or sources of a currency cover.
+    """Return, for each currency, the time spans that the files of every named account or source
+    cover.
 
     names  pairs of a currency and the name of a bank account or source
     """
@@ -637,8 +640,8 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line for the search, by id only: its texts hold other people's data, and breaks
-    are never deleted."""
+    """Return a bank line in searchable form. Only the line's id is shown, because the line's texts
+    hold personal data and breaks are never deleted."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

@@ -45,7 +45,7 @@ BANK_METHODS: Final = (
     "bank transfer", "direct bank transfer", "bank deposit", "bacs", "wire transfer",
 )  # fmt: skip
 TENDER_METHODS: Final = ("gift card", "store credit")
-"""Default names of `Methods`, as in the exports of Shopify and WooCommerce."""
+"""Payment methods that count as tenders by default, as Shopify and WooCommerce export them."""
 
 _BETWEEN_METHODS: Final = re.compile(r"[+,;]")
 
@@ -59,7 +59,7 @@ OF_WALLET: Final[frozenset[StatementKind]] = TO_BANK | {
     "conversion",
     "disbursement",
 }
-"""Kinds of lines that move money in or out of a wallet without an order."""
+"""Kinds of lines that change a wallet's balance but belong to no order."""
 
 _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
 _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
@@ -97,19 +97,20 @@ class BookLine:
 class StatementLine:
     """One line of a provider's settlement or transaction file.
 
-    A line has a payment or an order. Only a fee or carried line may name its payout alone. The
-    payment of a wallet line (OF_WALLET) is the line's own reference.
+    A line names a payment or an order. Only a fee line or a carried line may name neither, if it
+    names its payout. The payment of a wallet line (see `OF_WALLET`) is the line's own reference.
 
     kind             what the line is about; some kinds need an explanation:
                      carried: money that the provider holds back from a payout or moves to a later
-                         payout; no movement of an order
+                         payout; it belongs to no order
                      returned: money that came back from a failed refund or a reversed chargeback
-                     withdrawal, withdrawal_failed: money from the wallet to the bank, and back
+                     withdrawal, withdrawal_failed: money sent from the wallet to the bank, or
+                         coming back
                      deposit: money from the bank to the wallet
                      transfer: one side of a movement between two wallets of the merchant
-                     hold, release: money from the available balance to the held one, and back
+                     hold, release: money moved from the available balance to the held one, or back
                      conversion: one side of an exchange between two currencies of the wallet
-                     disbursement: paid to or returned by somebody else, without an order
+                     disbursement: money paid to, or returned by, somebody else, without an order
     gross, fee, net  minor units of `currency`, with gross - fee = net. Money that leaves the
                      merchant is negative, including the gross of every refund; a fee that costs is
                      positive
@@ -194,11 +195,11 @@ OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"
 class Methods:
     """Payment methods whose money comes through no provider. Case and blanks do not matter.
 
-    outside  methods of payment to the shop itself, such as cash and cheques
-    bank     methods of payment to the shop's bank account. A bank line may be matched with the
-             order
-    tender   methods of payment with money that the shop owes the customer, such as gift cards and
-             store credit. Such a payment may cover a part of the price, and another method the rest
+    outside  methods by which the customer pays the shop directly, such as cash and cheques
+    bank     methods by which the customer pays into the shop's bank account. A bank line may be
+             matched with the order
+    tender   methods that use money which the shop owes the customer, such as gift cards and store
+             credit. Such a payment may cover a part of the price, and another method the rest
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS
@@ -227,8 +228,8 @@ class Payout:
     reference  the provider's reference of the transfer
     minor      sum of the net amounts of the lines; negative if the provider takes money back
     paid_at    latest date of the lines; None if no line has a date
-    withdrawn  whether the money left a wallet, so that the lines are withdrawals. After a failed
-               withdrawal, the sum is zero
+    withdrawn  whether the lines are withdrawals from a wallet. After a failed withdrawal, `minor`
+               is zero
     sent       amount that a withdrawal sent, including failed withdrawals
     """
 

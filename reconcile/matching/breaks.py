@@ -1,7 +1,7 @@
 """Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
 
-Also a break's states over several runs, its stored form and its wording. A break is the result of
-one matching run. Its `identity` is equal in every run that finds the same difference.
+Also contains the state of a break over several runs, its stored form and its wording. A break is
+the result of one matching run. Its `identity` is equal in every run that finds the same difference.
 """
 
 import json
@@ -49,9 +49,9 @@ class Break:
     cites       ids of the events, records and lines that show the break
     candidates  nearest lines that did not match, at most three, the nearest first
     left        amounts that the break leaves unsettled, one for each currency, never zero. An
-                amount is positive if money is still to come. If the cause is about the bank, an
-                amount is posted to the account for money in transit. If it is about a wallet, the
-                amount is posted to the wallet; otherwise to the clearing account
+                amount is positive if money is still to come. The journal posts the amounts to the
+                account for money in transit if the cause is about the bank, to the wallet if it is
+                about a wallet, and else to the clearing account
     """
 
     cause: BreakCause
@@ -78,8 +78,7 @@ class Break:
 def at_risk(found: Break) -> int:
     """Return the minor units that may be lost: all of the break's money, or 0.
 
-    Money is at risk if less came than is due, or if no webhook or payout explains the line that
-    took it. Held or owed money is not.
+    The rule is the `risk` of the break's cause. Money of a won dispute is never at risk.
     """
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
     if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
@@ -118,8 +117,8 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Acts of a person on a break. `matched` closes it until a run does not use the match. `unmatched`
-withdraws a match. `settled` decides about late money."""
+"""Acts of a person on a break. `matched` closes the break, which reopens if the next run still
+finds it. `unmatched` withdraws a match. `settled` decides about late money."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
@@ -171,10 +170,10 @@ class Life:
     """The state of a break.
 
     assignee   person to whom the break is assigned; None if nobody
-    settling   valid decision about the break's late money; None if there is none
-    because    sentence on why the break has this state
+    settling   current decision about the break's late money; None if there is none
+    because    sentence that says why the break has this state
     closed_by  evidence that closed the break; empty in other states
-    matched    lines that a person matched to close the break, until a run uses them
+    matched    lines that a person matched to close the break, and that no run has used yet
     """
 
     state: State
@@ -195,7 +194,7 @@ def life(steps: Iterable[Step]) -> Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Amounts that a person accepted: a break's money, and what it leaves unsettled."""
+    """Amounts of a break that a person accepted: its `money` and its `left`."""
 
     money: Money
     left: tuple[Money, ...]

@@ -1,7 +1,7 @@
 """Near misses: the nearest unmatched lines, each with the field that differs and a score.
 
-Leaves out: deciding. A candidate is a hint for a person; nothing matches because it is near. A
-score is the sum of named reasons, at most 100.
+Leaves out: decisions. A candidate is only a hint for a person. No line is matched because it is
+near. A score is the sum of named reasons, at most 100.
 
 A search compares only a few dozen lines, however many there are:
 
@@ -42,8 +42,8 @@ CLOSE_PERCENT: Final = 5
 """Percentage by which sums of one day may differ because of charges."""
 
 CHARGE: Final = 20
-"""Major units by which amounts of one day may differ because of fixed charges, at most a tenth of
-the amount."""
+"""Largest fixed charge, in major units, by which amounts of one day may differ. The limit is a
+tenth of the amount if that is less."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,12 +51,12 @@ class Searchable:
     """Line that may be another line's partner.
 
     line       id of the line, or the reference of an order
-    reference  reference that people are shown
+    reference  reference to show to people
     keys       `match_key` of each reference
     names      keys that identify this line in other lines' texts
     named      keys that occur in this line's own texts
-    people     keys of orders whose customer's phone number received the money; for an order, its
-               own key
+    people     keys of the orders whose customer's phone number received the line's money. An order
+               has its own key
     """
 
     line: str
@@ -201,8 +201,8 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return further facts about two lines: a text names the other line, the phone number is equal,
-    or the times are near."""
+    """Return further facts about two lines: whether a text names the other line, whether the phone
+    number is equal, and how near the times are."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))
@@ -345,9 +345,10 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
 }
 """Points of each reason.
 
-At most one reason each counts for the reference or number, the amount and the date. So the sum is
-at most 100. Without a reference or number, it stays below 60, the least score to match many breaks
-at once, because many payments of a day share a price.
+A line has at most one reason about its reference or phone number, one about its amount, and one
+about its date. So the score is at most 100. Without a reason about the reference or phone number,
+the score stays below 60, the minimum for matching many breaks at once. The reason is that many
+payments of a day share a price.
 """
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
@@ -368,7 +369,7 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
 }
 
 WEEK: Final = 7
-"""Days. Statements pay out daily or weekly."""
+"""Number of days below which two dates count as near. Providers pay out daily or weekly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,8 +396,8 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score; None if the score is below `least` or
-    shared."""
+    """Return the suggestion with the highest score. Return None if that score is below `least`, or
+    if several suggestions have it."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

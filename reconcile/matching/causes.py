@@ -1,6 +1,6 @@
 """Causes of breaks, one record each, with their words and consequences.
 
-Leaves out: when a cause applies. A further cause is a code in `BreakCause` and a record in
+Leaves out: when a cause applies. To add a cause, add a code to `BreakCause` and a record to
 `CAUSES`.
 """
 
@@ -55,15 +55,15 @@ books    the merchant's journal
 """
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Part of a break's money that may be lost.
+"""Rule that says how much of a break's money may be lost.
 
 all      all of it
-held     none: it has arrived, but a file or a person must still confirm it
-owed     none: it has arrived, but belongs or may belong to the customer
-mistake  none: a file has a mistake of unit
-left     all, if it is still to come, such as a payout that is missing in the bank
-sums     all, if less came than is due
-a pair   all, if the first fact, a cost or a sum due, exceeds the second
+held     nothing: the money has arrived, but a file or a person must still confirm it
+owed     nothing: the money has arrived, but belongs or may belong to the customer
+mistake  nothing: a file uses the wrong minor unit
+left     all of it if it is still to come, such as a payout that is missing in the bank
+sums     all of it if less came than is due
+a pair   names of two facts: all of it if the first amount exceeds the second
 """
 
 
@@ -76,15 +76,16 @@ class Cause:
     sentence     template of the sentence on what differs, without a full stop
     rated        template that replaces `sentence` if the amounts are compared at a rate
     step         template of the instruction for a person, without a full stop
-    step_by_how  templates that replace `step` if money went back in only one way; the keys are the
-                 ways
-    partners     causes of breaks that may hold this break's missing line. Matching the two lines by
-                 hand closes both
-    not_by_hand  what closes the break; empty if a match by hand can
+    step_by_how  templates that replace `step` if all returned money went back in one way; the keys
+                 are the ways
+    partners     causes of breaks that may be about the line which this break lacks. A match of the
+                 two lines by hand closes both breaks
+    not_by_hand  what closes the break instead of a match by hand; empty if a match by hand closes
+                 it
     two_people   reason why two people must always accept the break; empty if one person can accept
                  it
     accepts      findings on the break's order that are accepted together with the break
-    late         decision to propose if the break is about late money
+    late         decision to propose to a person; None if the break is not about late money
     blocks       whether the break must be decided before its month can be closed
     apart        whether the break is reported separately from the order's price. No book line is
                  searched for such a break

@@ -1,6 +1,7 @@
 """Control totals: every row is in exactly one bucket, and the sums must tie.
 
-Leaves out: which bucket a row belongs to. Six sides are counted independently:
+Leaves out: which bucket a row belongs to. Six groups of rows, called sides, are counted
+independently:
 
 book        every book line; sums its amounts
 takings     every order, against the book; sums its captures by currency
@@ -54,7 +55,7 @@ by_tender       booked at the whole price, where a tender or cash paid the part 
                 captured
 outside_providers
                 an order that the book says was paid through no provider, or its bank line
-nothing_due     no money moved, and nobody says that it did
+nothing_due     no money moved, and no file says that money moved
 returned        captured money went back, and the book claims nothing
 fee_line        a statement line that is a separate fee
 carried_line    money that the provider holds back or carries to another payout
@@ -184,7 +185,8 @@ class Control:
 
     lines, read, breaks  sorted by side, currency and bucket or cause, each once
     wallets              balances that statements state
-    unsearched           number of rows beyond the limit of the second look (`funds.MOST_LEFT`)
+    unsearched           number of rows that the second look skipped because it reached its limit
+                         (`funds.MOST_LEFT`)
     """
 
     as_of: Instant

@@ -94,9 +94,9 @@ class Pair:
         """Return the part of the book's amount that no provider received, in minor units; 0 if
         there is none.
 
-        A book states either whole prices or amounts due at providers: assume the one nearer to the
-        received money. Without a stated tender, the book may name a second payment method
-        (`by_method`).
+        A book states either whole prices or only the amounts due at providers. Assume whichever is
+        nearer to the received money. If no tender is stated, the book may name a second payment
+        method (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -116,12 +116,13 @@ class Pair:
 
     @property
     def charge(self) -> int:
-        """Return the book's charge, less the part that no provider received."""
+        """Return the amount that the book lines charge, less the part that no provider received."""
         return self.lines.charge - self.tendered
 
     @property
     def credit(self) -> int:
-        """Return the amount that the book says went back; with tenders, at most `charge`."""
+        """Return the amount that the book says went back. If a tender paid a part, return at most
+        `charge`."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
@@ -150,7 +151,7 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
 def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
     """Return the verdict on book lines without money.
 
-    tendered  part of the order's price that was paid otherwise, in the lines' currency
+    tendered  part of the order's price that a tender paid, in the lines' currency
     """
     if lines.claims and terms.outside_providers(lines.rows):
         return Verdict("outside_providers", "outside_providers")
@@ -191,8 +192,8 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add `funds.beside` to one break: the first about an unresolved order or a doubtful payment,
-    else the first of all."""
+    """Add `funds.beside` to the first break about an unresolved order or a doubtful payment.
+    Without such a break, add it to the first break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -204,7 +205,7 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Return whether the captured amount, with or without returns, fits the book's amount."""
+    """Return whether the captured amount fits the book's amount, before or after returns."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False
@@ -214,7 +215,7 @@ def amounts_fit(pair: Pair) -> bool:
 def _compared(pair: Pair) -> tuple[int, int]:
     """Return the captured and returned amounts to compare with the book.
 
-    Money beyond the price counts only if the book's amount equals all the money that came.
+    Money beyond the price counts only if the book's amount equals the whole captured amount.
     """
     funds = pair.funds
     if funds.captured == pair.charge:

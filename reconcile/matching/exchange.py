@@ -1,9 +1,10 @@
-"""Payments that are settled in another currency, and their rates.
+"""Payments that are settled in another currency, and their exchange rates.
 
-Leaves out: reporting. The two sums imply the rate; a rule may state the expected rate. A statement
-exchanges a payment only if it has one capture and all its lines are in one other currency. It
-exchanges returns if there are as many returns as lines: either all refunds and reversals, or all
-lost disputes. Refunds known only by running totals may have fewer lines.
+Leaves out: reporting. The captured and the settled amount imply the rate, and a rule may state the
+expected rate. A payment counts as exchanged only if it has one capture and all its lines are in one
+other currency. Returns count as exchanged if there are as many returns as lines. They must be
+either all refunds and reversals, or all lost disputes. A statement may combine refunds in fewer
+lines if they are known only by running totals.
 """
 
 from collections import defaultdict
@@ -103,8 +104,8 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """Yield each capture that is settled in another currency, with the lines that settle it. The
-    lines are sorted by id, so that a break and the journal name the same line first."""
+    """Yield each capture that is settled in another currency, with the lines that settle it, sorted
+    by id."""
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
@@ -123,8 +124,8 @@ def exchanges(
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Return whether lines settle a capture in another currency.
 
-    Equal numbers mean that the currency is wrong. A line of another source may have an equal
-    reference by chance. Zero has no rate.
+    If both amounts are the same number, the line states a wrong currency. A line of another source
+    may have an equal reference by chance. An amount of zero has no rate.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
@@ -142,7 +143,7 @@ def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
     """Yield refunds and chargebacks settled in another currency, with their lines sorted by id.
-    Movements after the last line are left out."""
+    Returns after the date of the last line are left out."""
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
@@ -163,8 +164,8 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these returns are rises of one running total, which a statement may combine in
-    one line."""
+    """Return whether each return is an increase of one running total. A statement may combine such
+    returns in one line."""
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

@@ -1,9 +1,9 @@
-"""Second look: join rows that no key joined, by hand, payment, group and rule.
+"""Second look at rows without a partner of equal key: joins them by hand, payment, group, or date.
 
-Leaves out: rows that stay without a partner even then (`match`).
+Leaves out: rows that even then stay without a partner (see `match`).
 
-Each method of joining claims the rows that it joins, so that each row is claimed once. The most
-certain method comes first. Rows that fit several others equally well are ambiguous and not joined.
+Each method claims the rows that it joins, so that no row is joined twice. The most certain method
+comes first. A row that fits several others equally well is ambiguous and is not joined.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,8 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Maximum number of fitting lines searched for a line. Two already make it ambiguous."""
+"""Maximum number of fitting lines to search for. A line that fits two lines is already
+ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -38,7 +39,7 @@ class Offer(NamedTuple):
 
 @dataclass(slots=True)
 class Fits:
-    """Lines of two sides that fit each other, by name.
+    """Names of the lines of two sides that fit each other.
 
     pairs  lines that fit each other and no other line
     left   remaining lines of the first side, each with the names of all lines that it fits
@@ -73,8 +74,7 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the names of the first fitting offers. Offers of one amount are searched together, for
-    speed."""
+    """Return the names of the first fitting offers."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []
@@ -100,7 +100,7 @@ class Rest:
     """Unmatched rows by kind, sorted. Each method of joining removes the rows that it uses.
 
     orders    rows of orders, by key and reference
-    book      book lines of one reference, by the id of the first line
+    book      groups of book lines with one reference, by the id of the first line
     captures  captures, by order, source, payment and part of the payment
     lines     statement lines, by their ids
     paid_out  disbursements, by their ids
@@ -118,7 +118,7 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Add book lines that were set aside, or that a method took but did not use."""
+        """Move the book lines of `left` to this object."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -184,8 +184,8 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report a paired book line and statement line without a webhook: a match if amounts are equal,
-    else a difference."""
+    """Report a book line and a statement line that a person paired, and that no webhook is about.
+    Equal amounts are a match, other amounts a break."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -218,7 +218,8 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with captures of one payment, if they name different orders or none."""
+    """Join statement lines with captures of the same payment. The lines may name another order or
+    none."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -274,8 +275,8 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join payments with book lines of one group: one payment with several lines, or several with
-    all."""
+    """Join orders with the book lines of a group: the only order that fits, or all orders
+    together."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -292,7 +293,8 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join a group's book lines with the only order that fits, else with all its orders."""
+    """Join a group's book lines with the only order that fits. If no order fits alone, join them
+    with all orders together. Report several fitting orders as ambiguous."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:

@@ -1,6 +1,7 @@
 """Fee rules that explain the fees of statement lines: percentages and fixed parts, by details.
 
-Leaves out: the contract. A rule is only a fit, which a person compares with the contract.
+Leaves out: the contract with the provider. A rule only fits the observed fees. A person compares it
+with the contract.
 """
 
 import json
@@ -14,19 +15,20 @@ from typing import Final, NamedTuple
 from reconcile.matching.rules import ExpectedFee
 
 LEAST: Final = 3
-"""Fewest lines that a rule must explain. Two lines would always fit some rule."""
+"""Minimum number of lines that a rule must explain. Two lines would always fit some rule."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Steps of percentages in parts per million. Contracts state 2.9 or 1.25 %, seldom 1.39 %."""
+"""Step sizes of the percentages to try, in parts per million. Contracts state 2.9 or 1.25 %, seldom
+1.39 %."""
 
 MOST_VALUES: Final = 300
-"""Maximum number of distinct values of a detail that distinguishes tariffs. References have more
-values."""
+"""Maximum number of distinct values of a detail that distinguishes tariffs. A detail with more
+values is likely a reference."""
 
 
 SAMPLE: Final = 2_000
-"""Maximum number of lines of a source and currency from which a rule is derived. All lines are
-counted for how many it explains."""
+"""Maximum number of lines of a source and currency from which rules are derived. The number of
+lines that a rule explains is counted over all lines."""
 
 
 class FeeLine(NamedTuple):
@@ -54,9 +56,10 @@ Tariff = tuple[int, int]
 
 
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
-    """Return suggested fee rules by source and currency, the general rule last.
+    """Return suggested fee rules for each source and currency, the general rule last.
 
-    Special rules depend on details such as the card's country: as few as give the most exact fees.
+    Special rules depend on details such as the card's country. The rules use the fewest details
+    that explain most fees exactly.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -143,8 +146,8 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return the tariff that gives the most exact fees, after their number. Return 0 and an empty
-    tariff if there are too few."""
+    """Return how many fees the best tariff explains exactly, and that tariff. Return 0 and an empty
+    tariff if there are too few lines."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

@@ -1,6 +1,6 @@
-"""An order's money as a matching sees it: captures, returns, doubts and surplus.
+"""Money of an order, as needed for matching: captures, returns, doubts and surplus.
 
-Also `Left`, the bounded pool of rows without a partner. Leaves out: books and statements.
+Also contains `Left`, the bounded pool of rows without a partner. Leaves out: books and statements.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ class Funds:
 
     currency  currency of the price, if money came in it. Otherwise the currency of the first money
               that moved or may have moved
-    others    whether captures in another currency cannot be distinguished from the order's money
+    others    whether a capture is in another currency and is not yet reported as owed back
     captured  sum of captures in `currency`. Payments in doubt are left out unless the order is
               unresolved
     refunded  sum of the refunds and chargebacks of the same payments in `currency`, as a positive
@@ -72,9 +72,9 @@ class Funds:
     at_doubt  money at stake in `doubted`, by currency; empty for unresolved orders
     owed      money held beyond the price and owed back, by currency
     tendered  part of the orders' prices that no provider receives, in `currency`
-    beside    unsettled money of statement lines. The break about the order's doubtful payment
-              reports this money
-    at        when the last money came; without money, when the order was opened
+    beside    unsettled money of statement lines that the break about the order's doubtful payment
+              reports
+    at        when the last money came; if none came, when the order was opened
     """
 
     rows: tuple[TakingRow, ...]
@@ -109,8 +109,8 @@ class Funds:
 
     @property
     def given_back(self) -> int:
-        """Return the refunded part of the price. Refunds take money beyond the price first, and
-        money on top last."""
+        """Return the refunded part of the price. Refunds first reduce the money beyond the price,
+        then the price, and last the money on top."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
@@ -238,7 +238,7 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Return whether a capture is in a foreign currency and not yet part of the money owed back."""
+    """Return whether a capture is in a foreign currency and is not yet reported as owed back."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)
@@ -302,8 +302,8 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 MOST_LEFT: Final = 30_000
 """Maximum number of rows kept of each kind.
 
-A row takes about 1 kB with its break and indexes, eight full kinds about 250 MB. Further rows are
-decided by key alone, and counted in `Control.unsearched`.
+With its break and indexes, a row takes about 1 kB, so eight full kinds take about 250 MB. Further
+rows are matched only by key. `Control.unsearched` counts them.
 """
 
 Kept = TypeVar("Kept")
@@ -322,7 +322,7 @@ class Left:
     """Rows that wait for the second look.
 
     orders     orders that have money but no book line that fits
-    book       book lines of one reference that claim money, if no order with that money was found
+    book       book lines of one reference that claim money, if no order was found whose money fits
     idle       book lines of one reference that claim no money. An order with another key may have
                paid them
     captures   captures that a statement should already have
@@ -333,8 +333,8 @@ class Left:
     paid_out   disbursements. They have a key if they name an order or a payment that has money
     refunds    orders whose book states a refund that has not arrived. A disbursement may be that
                refund
-    together   id of the first book line of each order that may also have paid other lines of its
-               group
+    together   for each order that may also have paid other lines of its group, the id of its first
+               book line
     """
 
     orders: list[TakingRow] = field(default_factory=list)

@@ -48,11 +48,11 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact of a break whose partner was searched by key alone."""
+"""Fact which says that the partner of a break was searched only by key."""
 
 
 class Deciding:
-    """Decision maker for groups of rows. Each row gets a bucket, at once or at the end."""
+    """Matcher of groups of rows. It puts each row into a bucket, at once or at the end."""
 
     def __init__(self, terms: Terms, tally: Tally, left: Left) -> None:
         self.terms, self.tally, self.left = terms, tally, left
@@ -156,7 +156,8 @@ class Deciding:
     def pair(self, funds: Funds, rows: Sequence[BookRow], *, kind: MatchKind | None = None) -> None:
         """Match an order with book lines.
 
-        rows  lines of one reference, or the lines that the method `kind` joined with the order
+        rows  lines of one reference, or the lines that were joined with the order by the method
+              `kind`
         """
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
@@ -283,8 +284,8 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over rows that another matching set aside, up to the limit, in the order of a single
-        matching."""
+        """Take over the rows that another matching set aside. If there is no room, decide rows at
+        once, in the same order as a single matching would."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:

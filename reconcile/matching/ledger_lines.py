@@ -45,7 +45,7 @@ class Taken:
 class Doubted:
     """A payment in doubt.
 
-    unsure  kinds of its movements whose amount is not certain
+    unsure  kinds of the payment's movements whose amounts are uncertain
     cites   ids of the events that state its movements
     """
 
@@ -83,15 +83,16 @@ class LedgerLine:
     findings      codes of the ledger's findings, each once
     reason        code of the reason that decided the outcome
     closed_at     result of `fold.closed_at`; None while the outcome is not final
-    in_doubt      amounts that may have been captured besides `taken`, for each payment and currency
+    in_doubt      amounts that may have been captured in addition to `taken`, one for each payment
+                  and currency
     doubted       payments in doubt. Their movements in `taken` are uncertain
     owed          money held beyond the price and owed back, by currency; empty if unresolved
-    tendered      part of the whole price that was paid otherwise or taken off at the provider. It
-                  is not in `expected` but has the same currency, in minor units
+    tendered      minor units of the whole price that are not part of `expected`, because they were
+                  paid by a tender or discounted at the provider
     on_top        amount that came on top of the price, in its currency, by kind
     failed        refunds that failed. A statement may show that each was taken and returned later
     fulfilled_at  when the shop fulfilled the order; None if it did not
-    fulfilled_by  ids of the record that says that the shop fulfilled the order
+    fulfilled_by  id of the record that says that the shop fulfilled the order
     """
 
     key: str
@@ -204,7 +205,8 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 def _called(attempt: AttemptEvidence) -> str:
     """Return the reference by which statements name the payment.
 
-    An answer about a session names no payment. The unconfirmed events may, if they agree.
+    The answer to a query about a session names no payment. In that case, use the payment that the
+    unconfirmed events name, if they all name one payment.
     """
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
@@ -258,7 +260,8 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and undoubted money in other currencies."""
+    """Return the surplus in the order's currency, and the undisputed money held in other
+    currencies."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()

@@ -1,8 +1,9 @@
 """Match ledgers, order book and statements: what agrees, what differs, and why.
 
-Leaves out: reading and storing. Three streams of rows go in, in key order (`rows`). Matches and
-breaks come out as they are decided, and control totals at the end. Memory does not grow with the
-streams: rows that agree are counted and dropped, and the pool of unmatched rows is bounded.
+Leaves out: reading and storing. The input is three streams of rows in key order (see `rows`). The
+output is matches and breaks as soon as they are decided, and control totals at the end. Memory does
+not grow with the streams: rows that agree are counted and dropped, and the pool of unmatched rows
+is bounded.
 
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
     for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
@@ -268,13 +269,14 @@ class Matching:
     ) -> None:
         """Begin a matching.
 
-        hands       matches by hand. They join only rows that matching by key leaves without a
+        hands       matches by hand, which apply only to rows that matching by key leaves without a
                     partner
         suspense    unallocated payments. A statement line that names such a payment is matched with
                     nothing else
         keeping     tally to use; None to create a new one
-        recipients  keys of orders that a disbursement may refund, by its payment: their customers
-                    have the phone number that received it
+        recipients  keys of the orders that a disbursement may refund, by the disbursement's payment
+                    reference. The customers of these orders have the phone number that received the
+                    disbursement
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -329,7 +331,7 @@ class Matching:
     def absorb(self, part: MatchingPart) -> None:
         """Add the counts and the unmatched rows of another matching with equal rules.
 
-        Rows beyond the limit of the second look are decided at once. `rest` reports them.
+        Rows beyond the limit of the second look are decided at once, but reported by `rest`.
         """
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
@@ -364,7 +366,8 @@ class Matching:
 
 
 class OtherPeriods:
-    """Matching of all other periods' orders, to find their statement lines that settle no movement.
+    """Matching of the orders of all other periods. It finds their statement lines that settle no
+    movement.
 
     A report places a statement line in the period of the money that it settles. A line that settles
     nothing is placed by its own date.
@@ -430,8 +433,11 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Compare two matchings, and yield the changes: differing decisions as read, then decisions of
-    only one, by identity."""
+    """Compare two matchings and yield the changes.
+
+    Decisions that differ come first, in the order of reading. Decisions that only one matching has
+    follow, sorted by identity.
+    """
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

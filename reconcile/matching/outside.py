@@ -3,9 +3,9 @@
 Leaves out: orders without a bank line. As with cash, the book says that they were paid, and no bank
 line is expected. A bank line is matched with an order
 
-    1 by hand    whatever the sums: a difference is a break
+    1 by hand    even if the sums differ, which is a break
     2 by name    if its texts name the order, and the sums agree
-    3 by date    if neither fits any other, and the book says that it was paid by bank transfer
+    3 by date    if both fit nothing else, and the book says that it was paid by bank transfer
 """
 
 from collections import defaultdict
@@ -110,8 +110,8 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield bank transfers whose lines name orders. A line may pay one named order, or all of
-        them."""
+        """Yield bank transfers whose lines name orders. A line may pay one of the orders that it
+        names, or all of them."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:
@@ -147,7 +147,7 @@ class Transfers:
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield transfers whose line and order fit each other, and no other, by sum and date."""
+        """Yield transfers whose order and line fit only each other, by sum and date."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

@@ -19,7 +19,8 @@ class Parted:
     pairs     pairs of a part and a line with equal amounts
     captures  parts without a line, in the order given
     lines     lines without a part, in the order given
-    adds_up   whether `captures` and `lines` have equal sums, and so settle each other
+    adds_up   whether `captures` and `lines` have equal sums, so that the lines together settle the
+              captures
     """
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
@@ -36,9 +37,9 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each line with a part of equal amount, the earliest part first.
 
-    No line is paired if there are more lines than parts of its amount. If all parts are paired and
-    the other lines add up to zero, these are corrections. Then nothing is paired, and all lines
-    together settle all parts.
+    If more lines than parts have an amount, no line of that amount is paired. If all parts are
+    paired and the remaining lines add up to zero, the remaining lines are corrections. Then nothing
+    is paired, and all lines together settle all parts.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

@@ -1,14 +1,16 @@
 """Select the rows of a period from three streams. An order is taken with all its lines or not at
 all.
 
-Leaves out: which evidence is known; an instant decides that.
+Leaves out: which evidence is known. The instant of the matching decides that.
 
-An order belongs to the period of its placement in the book, else of its first money, else of its
-first evidence. A statement line without an order belongs to the period of its own date, else of its
-import. A book line without date and money belongs to every period.
+The period of an order is that of the order's date in the book. If there is none, the date of the
+first money decides, and else the date of the first evidence. The period of a statement line without
+an order is that of the line's own date, or else of its import. A book line without date and money
+belongs to every period.
 
-Rows of several orders that a group, a hand match or a payment joins are matched together, so they
-belong to one period, found as for one order. The caller finds and passes all such rows.
+Rows of several orders that a group, a hand match or a payment joins are matched together. So they
+belong to one period, which is determined as if they were one order. The caller finds and passes all
+such rows.
 """
 
 from collections import defaultdict, deque
@@ -72,8 +74,8 @@ def joined_dates(
 ) -> dict[str, Instant]:
     """Return a common date for rows that must be matched together, by key or `place_of`.
 
-    A row whose own date is the common date is left out. Pass all rows that a group, a hand match or
-    a payment may join; other rows do no harm.
+    A row whose own date is already the common date is left out. Pass all rows that a group, a hand
+    match or a payment may join. Passing further rows does no harm.
     """
     sets = _Sets()
     for booked in book:
@@ -198,11 +200,12 @@ def within(
 ) -> Streams:
     """Return the three streams in key order, without the orders of other periods.
 
-    joined     deciding date of each order that belongs together with others (`joined_dates`)
-    elsewhere  receives the ids of statement lines dated outside the period, except lines that
-               plainly settle their order
-    outside    called with each order outside the period and each line without an order, except
-               plainly settled orders without a book line
+    joined     date that decides the period of each order that is matched together with others (see
+               `joined_dates`)
+    elsewhere  set to which ids of statement lines dated outside the period are added, except lines
+               that plainly settle their order
+    outside    function to call with each order outside the period and each line without an order,
+               except plainly settled orders without a book line
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside

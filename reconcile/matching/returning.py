@@ -1,7 +1,7 @@
 """Returned money, and the statement lines that may settle it.
 
-Leaves out: reporting. The payment that a line names and the source of the statement decide. A
-refund takes money, whatever sign its file uses.
+Leaves out: reporting. Lines are assigned by the payment that they name and by the source of the
+statement. A refund always takes money from the merchant, whichever sign its file uses.
 """
 
 from collections import defaultdict
@@ -17,7 +17,8 @@ from reconcile.matching.rules import Terms
 def balance_of(line: StatementRow | StatementLine) -> int:
     """Return the gross amount with the sign by which it changes the merchant's balance.
 
-    A refund takes money, whatever its sign. A dispute keeps its sign: a won dispute returns money.
+    A refund always decreases the balance, even if the file states it as positive. A dispute keeps
+    its sign: a won dispute returns money.
     """
     if line.kind == "fee":
         return 0
@@ -25,7 +26,7 @@ def balance_of(line: StatementRow | StatementLine) -> int:
 
 
 def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line may settle a refund or chargeback of any amount."""
+    """Return whether a line may settle a refund or chargeback of equal amount."""
     if row.kind == "dispute" and row.gross > 0:
         return False  # it returns money, for which the ledger has no movement
     return taken.minor == abs(row.gross) and (
@@ -39,7 +40,7 @@ def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 
 
 def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Return whether a line may settle a refund or chargeback. The amounts are not compared."""
+    """Return whether a line may settle a refund or chargeback, whatever their amounts."""
     return (
         row.kind != "returned"
         and taken.currency == row.currency
@@ -132,8 +133,8 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Return whether one of two lines gave back the money that the other took. Refund references
-    decide, or else payments."""
+    """Return whether one of two lines gave back the money that the other took. Compare refund
+    references if both lines have one, and else payments."""
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}

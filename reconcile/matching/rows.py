@@ -1,12 +1,13 @@
 """Flat rows that the matcher reads, one for each ledger, book or statement line, in key order.
 
-Leaves out: conversion to values where it is not needed. A million rows are streamed and nearly all
-agree, and a database tuple costs a fraction of a value. A stream may even yield the database's bare
-tuples; tuples of plain ledger lines may lack the last fields. The matcher makes rows of the few
-that it examines. `ledger_line_row`, `book_row` and `statement_row` convert values.
+Leaves out: conversion to values if they are not needed. A million rows are streamed, and nearly all
+of them agree. A tuple from the database costs a fraction of a value. So a stream may yield the
+database's bare tuples, and tuples of plain ledger lines may lack the last fields. The matcher makes
+rows only of the few tuples that it examines. `ledger_line_row`, `book_row` and `statement_row`
+convert values.
 
-All three streams ascend by `key`, compared by code point, as Python, SQLite's BINARY and
-PostgreSQL's `COLLATE "C"` do. The order of rows with equal keys does not matter.
+All three streams are sorted by `key` in ascending order of code points, as Python, SQLite's BINARY
+and PostgreSQL's `COLLATE "C"` sort. The order of rows with equal keys does not matter.
 """
 
 from collections import defaultdict
@@ -184,15 +185,15 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest         further lines, which do not count: lines that state no moved money, beside lines
-                 that do
+    rest         further lines, which do not count: if some lines state that money moved, all lines
+                 that do not
     status       common status of the lines
     charge       sum of the positive amounts. If two lines state the same charge, it counts once
     credit       sum of the negative amounts and of the refunds, as a positive number
     placed_at    latest date; None if no line has a date
     refunded_at  latest date of a refund; None if there is none
-    repeated     whether two lines state the same charge; False with `lines_of(apart=True)`, where
-                 both count
+    repeated     whether two lines state the same charge; False with `lines_of(apart=True)`, which
+                 counts both
     """
 
     rows: tuple[BookRow, ...]
@@ -316,7 +317,7 @@ def _credit(row: BookRow) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """One movement as a row states it.
+    """One movement of money as a row states it.
 
     stated  all fields of the row
     money   currency and gross; for a fee, currency and net

@@ -1,7 +1,7 @@
 """The merchant's rules of matching, the coverage of the files, and matches made by hand.
 
-Leaves out: the rules file. By default every tolerance is zero, and no rule matches without a common
-reference. Matches by such a rule have their own kind.
+Leaves out: the rules file. By default, every tolerance is zero, and rows without a common reference
+are never matched. Matches by a rule that changes this have their own kind.
 """
 
 import json
@@ -122,7 +122,7 @@ class Span:
 
 
 def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Merge spans that overlap or touch, sorted."""
+    """Merge spans that overlap or touch. Return them sorted."""
     found: list[Span] = []
     for each in sorted(spans, key=lambda span: span.since):
         if found and each.since <= found[-1].until:
@@ -133,7 +133,7 @@ def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the spans that all lists share; nothing if there are no lists."""
+    """Return the spans of time that all lists cover; nothing if there are no lists."""
     found: tuple[Span, ...] | None = None
     for spans in many:
         if found is None:
@@ -227,22 +227,22 @@ def hand_match(
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about, else the break's order."""
+    """Return the line that a break is about. If it is about none, return the break's order."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 
 
 CENTS: Final = 100
-"""Minor units in a major unit of most currencies. Amounts of other currencies are often mistaken by
-it."""
+"""Number of minor units in a major unit of most currencies. Amounts of other currencies are often
+wrong by this factor."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Maximum number of distinct details of lines whose rule is cached: a few megabytes. Files have
-dozens."""
+"""Maximum number of distinct details of lines whose rule is cached. They take a few megabytes.
+Files have dozens."""
 
 
 class Terms:
@@ -351,8 +351,8 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the time span, ends included; None if no gap
-        does. An end of None is open."""
+        """Return the first accepted gap that overlaps the time span, both ends included; None if no
+        gap does. If an end is None, the span has no limit there."""
         return next(
             (
                 span
@@ -393,13 +393,14 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors between major and minor units that people mix up: 100 and the currency's
+    """Return the factors between major and minor units that files mix up: 100 and the currency's
     own."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor between two amounts that mixed up major and minor units; else None."""
+    """Return the factor by which two amounts differ if one mixes up major and minor units; else
+    None."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

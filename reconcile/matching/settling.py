@@ -1,4 +1,4 @@
-"""Match the captures of one order with its statement lines: settled, settled otherwise, or open.
+"""Match the captures of one order with its statement lines: which are settled, and which are open.
 
 Leaves out: the book, and lines whose key belongs to no order. The payment of a line decides which
 capture it settles. A line without a payment settles a capture only if it fits no other.
@@ -34,7 +34,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines by order that the break about the order's doubtful payment reports
+    beside    lines, by order, that the break about the order's doubtful payment reports
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -263,8 +263,8 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines as `join` does. If several lines fit the only capture, the line
-        that a person paired counts."""
+        """Join captures and lines as `join` does, but join parts of a payment one by one. If
+        several lines fit the only capture, use the line that a person paired with its order."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -567,8 +567,8 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break about a line whose payment is in no ledger, with the accepted gap that may
-    explain it."""
+    """Return the break about a line whose payment is in no ledger. If an accepted gap may explain
+    the missing webhook, the break states that gap."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -590,8 +590,8 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line without a movement leaves unsettled; negative if the line
-    increases the balance."""
+    """Return the amount that a line leaves unsettled if it settles no movement; negative if the
+    line increases the balance."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

@@ -18,13 +18,14 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Place that a person gave a payment: an order, no order any more, or one of two dismissals."""
+"""Decision of a person about where a payment belongs: to an order, to no order any more, or
+dismissed for one of two reasons."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Causes of a change of the suspense balance, besides new money.
 
-assigned        to an order; negative if the assignment was withdrawn
-other_business  to the named account; negative if later money reopened the payment
+assigned        money assigned to an order; negative if the assignment was withdrawn
+other_business  money moved to the named account; negative if later money reopened the payment
 """
 
 
@@ -74,7 +75,7 @@ class Suspended:
 
     taken       movements of the payment, in the order in which they became known
     steps       changes of the money in suspense, in the order in which they became known
-    stands      a person's last decision, if it is still valid
+    stands      last decision of a person, if it is still valid
     other_shop  whether the payment belongs to another shop. Money of another shop is not in
                 suspense
     """
@@ -89,8 +90,8 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        The order's ledger also cites the assignment, so the movement may cite more ids than the
-        step.
+        A movement in an order's ledger also cites the assignment, so it may cite more ids than the
+        step in suspense.
         """
         cites = set(taken.cites)
         return any(

@@ -46,10 +46,10 @@ class Tally:
     """Counts of one matching or of a part of it, and its decisions until `take_decisions` returns
     them.
 
-    plain      counts of plain orders that agree with the book, for both sides
+    plain      counts of plain orders that agree with the book, and of their book lines
     settled    counts of plain captures with their statement line
-    unsettled  captures that a statement has or will have to show, by source, currency and age in
-               whole days
+    unsettled  captures that no statement line settles yet, by source, currency and age in whole
+               days
     """
 
     def __init__(self, home: str) -> None:

@@ -1,7 +1,7 @@
-"""References in free text, such as a bank's texts.
+"""References in free text, such as the texts of a bank line.
 
-Leaves out: which object a reference belongs to. Texts hold other people's data; only keys leave
-this module.
+Leaves out: which object a reference belongs to. The texts hold personal data, so this module
+returns only keys.
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import Final
 from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
-"""Fewest characters of a reference searched in texts; SHORTEST_DIGITS if it is all digits. Shorter
-references occur by chance, for example as years and amounts."""
+"""Minimum length of a reference that is searched for in texts; SHORTEST_DIGITS if it has only
+digits. Shorter references occur by chance, for example as years and amounts."""
 
 SHORTEST_DIGITS: Final = 6
 
@@ -50,13 +50,15 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""Pattern of a date with all its digits. A shorter number may only begin like a year."""
+"""Pattern of a date with a four-digit year. A shorter number may begin like a year without being a
+date."""
 
 
 def telling(key: str) -> bool:
     """Return whether a payout's key can be searched for in bank texts.
 
-    A short key may occur by chance, and a date occurs in many texts.
+    It cannot if it is short, because it may occur by chance, or if it is a date, because dates
+    occur in many texts.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)

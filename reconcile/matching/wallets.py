@@ -4,7 +4,7 @@ Leaves out: reading, and withdrawals, which `bank` matches with the bank.
 
     1 balances   opening + movements = stated balance, for each wallet
     2 transfers  both sides of a transfer between wallets of one source add up to zero
-    3 holds      each release has its hold; how much is still held, and since when
+    3 holds      each release has a hold; how much is still held, and since when
     4 rhythm     regular withdrawals that are overdue
 
 Rows come sorted by source, wallet, currency and date. Only rows of transfers and holds are kept.
@@ -66,15 +66,16 @@ APART_MOST: Final[Duration] = DAY
 """Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Fewest and most past withdrawals used to expect the next. Fewer show no rhythm, and older
-withdrawals may have had another rhythm."""
+"""Minimum and maximum number of past withdrawals that are used to expect the next. Fewer are not
+enough for a regular interval, and the interval may have been different long ago."""
 
 GRACE: Final[Duration] = DAY
 """Time beyond the longest interval so far after which a withdrawal is late. Allows for a
 holiday."""
 
 MOST: Final = 1_000_000
-"""Maximum number of transfers, and most holds, that are paired. Each takes about 250 bytes."""
+"""Maximum number of transfers, and maximum number of holds, that are paired. Each takes about 250
+bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +131,8 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return the instant after which the next payout is late; None if payouts are irregular: their
-    longest pause is over twice the usual one.
+    """Return the instant after which the next payout is late. Return None if payouts are irregular,
+    that is, if their longest interval is over twice the usual interval.
 
     paid  times of the earlier payouts, sorted
     """
