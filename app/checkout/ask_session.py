@@ -25,17 +25,18 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code of an answer without a request, because the service may have forgotten the key."""
+"""Code of the answer if no request was sent because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which a row stays claimed after the longest call, for the commit."""
+"""Time for which a row stays claimed after the longest possible call, so that the answer can be
+committed."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 """Longest pause between two tries for one payment. Pauses begin with FIRST_PAUSE and double."""
 
 TELL_AFTER: Final = 3
-"""Unclear answers after which the finding `session_unknown` is reported."""
+"""Number of unclear answers after which the finding `session_unknown` is reported."""
 
 
 def hold_for(client: CheckoutClient) -> Duration:
@@ -44,8 +45,8 @@ def hold_for(client: CheckoutClient) -> Duration:
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible end of a claim or pause. A later end was written by a fast
-    clock."""
+    """Return the latest plausible end of a claim or pause. A later end was written by a clock that
+    was ahead."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -192,13 +193,15 @@ def pause_after(tries: int) -> Duration:
 
 
 AT_ONCE: Final = 4
-"""Payments asked about at a time. Customers need the other connections."""
+"""Maximum number of payments about which the task asks at a time. Customers' calls need the other
+connections."""
 
 IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between searches while the service refuses our token; each then sends one request."""
+"""Seconds between two searches while the service refuses our token. Each search then sends one
+request, to see whether the token works again."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
@@ -260,11 +263,11 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
     """Build the task that repeats requests without a clear answer when they are due."""
 
     async def release_held() -> None:
-        """Release rows that this process had claimed before a restart.
+        """Release the rows that this process claimed before it was restarted.
 
-        A shared database is left alone, because other processes may have claimed rows. On a full
-        disk this runs later, and may release a new call's row. That is harmless, because
-        `_ask_again` waits for the call.
+        Rows in a shared database are not released, because other processes may have claimed them.
+        If the disk is full at the start, this runs later and may release the row of a new call.
+        That is harmless, because `_ask_again` waits for the call.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

@@ -2,7 +2,7 @@
 
     (a) send one request, for at most `try_s`, and read its answer up to a size limit
     (b) judge the answer (`request.judge_reply`)
-    (c) if it may be repeated, pause, then send the same bytes with the same key
+    (c) if it may be repeated, pause, then send the same bytes and the same key again
 
 Leaves out: records and the store. The caller must have committed the key.
 """
@@ -34,12 +34,12 @@ from app.core.masking import Mask
 class RetrySettings:
     """Limits of one call, while a customer waits. A later call may use the key again.
 
-    tries     maximum number of requests: enough for two failures and a lost answer
+    tries     maximum number of requests: enough after two failures and a lost answer
     try_s     seconds for one request and its whole answer; a slow service needs three
     total_s   seconds for the whole call with its pauses; customers wait no longer
     first_s   pause before the second request; each later one is twice as long
-    most_s    longest pause, unless the service asks for more
-    jitter_s  most random addition to each pause, so that clients do not retry together
+    most_s    longest pause, unless the service asks for a longer one
+    jitter_s  maximum random addition to each pause, so that clients do not retry together
     """
 
     tries: int = 5
@@ -123,17 +123,19 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Maximum seconds for which an answer of the service can delay requests. Its date may be wrong."""
+"""Maximum number of seconds for which the service can ask to delay requests. A longer delay may
+come from a wrong date in its answer."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Codes of answers whose Retry-After covers all requests. After a 409 it covers one key."""
+"""Codes of answers whose Retry-After applies to all requests. After a 409 it applies only to
+requests with the same key."""
 
 DENIAL_LASTS_S: Final = 300.0
 """Seconds after which a refused token is tried again. Until then this process is not ready. The
 task for unknown sessions tries more often."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
-"""HTTP statuses by which the service refuses only our token."""
+"""HTTP statuses by which the service says only that it refuses our token."""
 
 Sleep = Callable[[float], Awaitable[None]]
 """Function that waits for a number of seconds: anyio.sleep, or a test's replacement."""
@@ -221,11 +223,12 @@ class CheckoutClient:
         return Mask(phone=phone, token=self.settings.token)
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
-        """Send requests for the order's session until the answer is clear, never a ComeAgain.
+        """Send requests for the order's session until the answer is clear or the time is over.
+        Never return a ComeAgain.
 
         again  whether an earlier request may have been sent with this key
 
-        Faults of the network or the service give AnswerUnclear.
+        If the network or the service fails, return AnswerUnclear.
         """
         verdict = await self._until_clear(order, body, key, lost=again)
         if isinstance(verdict, requests.Denied) and verdict.status in TOKEN_DENIED:

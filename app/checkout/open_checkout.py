@@ -325,8 +325,8 @@ def result_document(result: CheckoutResult) -> SessionDocument:
 class CheckoutResult:
     """The state of the order's session.
 
-    state         opened: the customer can pay · paid: the order's ledger says that they have paid ·
-                  expired: they have not paid, and the session has expired · refused: the service
+    state         opened: the customer can pay · paid: the order's ledger says that the customer has
+                  paid · expired: the session has expired without a payment · refused: the service
                   refuses the session · unknown: the service may have opened the session; the
                   background task asks again · unresolved: the amount paid is in doubt, and nobody
                   may be sent to pay before that is settled
@@ -334,8 +334,7 @@ class CheckoutResult:
     key           the idempotency key, for questions to the service; None if the order was paid
                   without us
     sentence      the state as a sentence for people
-    again_s       seconds after which a repeated call can say more, if the service wants no requests
-                  before then
+    again_s       seconds for which the service wants no further requests
     created       whether this call opened the session
     """
 

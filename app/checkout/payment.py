@@ -55,7 +55,8 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
     """Return the payment with this key; None if it was never requested.
 
-    The first record of each kind counts, but the last of the kind `session_unknown`.
+    Of each kind, the first record counts. Only of the kind `session_unknown`, the last record
+    counts.
     """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
@@ -78,8 +79,8 @@ def check_same(
     """Raise CheckoutConflictError unless `request` repeats the request of this payment.
 
     Once the service has opened or refused the session, only money and source must agree, because
-    nothing more is sent. Otherwise everything must, because a key may only be sent with its own
-    body.
+    nothing more is sent. Before that, everything must agree, because a key must always be sent with
+    the same body.
     """
     before = payment.requested.money
     if before != request.money:
@@ -154,8 +155,8 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that the order is paid, with the event that proves it; None if the order is
-    not known to be paid.
+    """Return a sentence which says that the order is paid, and which event proves it. Return None
+    if the order is not known to be paid.
 
     opened  session that this call has opened; None if it opened no session
     """
@@ -169,8 +170,8 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Return a sentence that the amount paid is in doubt; None if it is certain, or plainly too
-    small (`amount_differs`).
+    """Return a sentence which says that the amount paid is in doubt. Return None if it is certain,
+    or plainly too small (`amount_differs`).
 
     opened  session that this call has opened; None if it opened none
     """
@@ -218,8 +219,8 @@ def intent(
 
     author  who requested the session
 
-    The record's id derives from the order and the number of its payments, so of two processes
-    without a payment only one can write.
+    The record's id is derived from the order and the number of its payments. So if two processes
+    find no payment, only one of them can write the record.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()

@@ -195,8 +195,9 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the request's money and a sentence on a mistake. The money is None if it is not exact;
-    the sentence is empty without a mistake."""
+    """Return the request's money, and a sentence about a mistake in the amount. The money is None
+    if it is not exact or the currency is unknown. The sentence is empty if the amount has no
+    mistake."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
@@ -309,7 +310,7 @@ class ServiceReply:
     problem      `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete
                  answer
     retry_after  Retry-After header, unparsed
-    date         Date header; a pause until a Retry-After date is counted from it
+    date         Date header. If Retry-After is a date, the pause is counted from this header
     """
 
     status: int | None = None
@@ -378,8 +379,8 @@ def judge_reply(
 ) -> Verdict:
     """Decide what an HTTP answer means for the order's session.
 
-    lost  whether an earlier request with this key may be unanswered. Then a refusal that is not in
-          the service's own form may be a gateway's
+    lost  whether an earlier request with this key may be unanswered. If so, a refusal without a
+          JSON object may come from a gateway, and is unclear
     """
     status = reply.status
     if status is None:

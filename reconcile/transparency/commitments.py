@@ -1,8 +1,8 @@
 """Salted commitments to the content of a leaf: an event, a record, a revision or an audit entry.
 
-Each document is cut into parts, so that one can be hidden later while the others can be proved.
-Every text that may be personal is a separate part. The part `said`, never redacted, has the rest.
-`parts_digest` is the digest of all commitments.
+Each document is cut into parts, so that one part can be hidden later while the others can still be
+proved. Every text that may be personal is a separate part. All other content is in the part `said`,
+which is never redacted. `parts_digest` is the digest of all commitments.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ TEXTS: Final = (
     "session",
     "suggested",
 )
-"""Texts of an event that are a part each, unless they are None."""
+"""Members of an event that each become a separate part, unless they are None."""
 
 RECORD_TEXTS: Final = ("author", "key", "order", "payment", "reason", "replaces", "session")
 REVISION_TEXTS: Final = ("because", "substance")
 AUDIT_TEXTS: Final = ("facts", "reason", "subject", "who")
-"""Members of a record, a revision and an audit entry that are a part each."""
+"""Members of a record, a revision and an audit entry that each become a separate part."""
 
 Parts = Mapping[str, Any]
 """Values of the parts of a document, by name, sorted by name."""

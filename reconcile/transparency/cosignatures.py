@@ -23,7 +23,7 @@ COSIGNER: Final = 0x04
 """Kind of a witness's Ed25519 key. Signatures of this kind state their time."""
 
 MAX_NAME: Final = 255
-"""Maximum number of characters of a key's name: newer forms of cosignatures have room for that many
+"""Maximum length of a key's name. Newer forms of cosignatures store names of up to that many
 bytes."""
 
 MAX_TIME: Final = 2**63 - 1
@@ -70,7 +70,8 @@ class VerifierKey:
 
 
 def read_cosigner(text: str) -> VerifierKey:
-    """Parse the key of a witness. Raises ValueError, with a sentence, if it is malformed."""
+    """Parse the key of a witness. Raises ValueError, with a message for people, if it is
+    malformed."""
     name, _, rest = text.partition("+")
     hex_id, _, encoded = rest.partition("+")
     raw = _decoded(encoded)

@@ -52,8 +52,9 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
-    Instants are as stored; `history_of` applies later redatings. Each event comes with its first
-    delivery. `again` has ids and instants of its other deliveries.
+    Instants are as stored. `history_of` applies the corrections of dates that were stored later.
+    Each event comes with its first delivery. The member `again` holds the ids and instants of the
+    event's other deliveries.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
@@ -124,8 +125,8 @@ def ledger_of(document: Mapping[str, Any]) -> FoldedDocument:
 
 
 def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
-    """Parse the result of `history_document`. Raises ValueError, with a sentence, for any other
-    input."""
+    """Parse the result of `history_document`. Raises ValueError, with a message for people, for any
+    other input."""
     try:
         deliveries = [
             Delivery(delivery_id=_text(name), received_at=parse_instant(_text(at)), event=event)

@@ -1,14 +1,14 @@
 """A Merkle tree of orders, keyed by commitment, that states how many log leaves each order has.
 
-Leaves out: how entries are stored. The path of an entry is its commitment, bit by bit, so an order
-has one entry. There is a node where commitments diverge, and its hash includes the number of bits
-that they share. So the entries alone determine the tree:
+Leaves out: how entries are stored. The bits of an entry's commitment are its path from the root, so
+each order has one entry. The tree has an inner node wherever commitments diverge. The node's hash
+includes the number of bits that these commitments share. So the entries alone determine the tree:
 
     entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
     node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
 
-Entries are grouped by the first 16 bits of their commitments, groups by the first 8. Group hashes
-are stored, so only changed groups are hashed again.
+Entries are grouped by the first 16 bits of their commitments, and these groups by the first 8 bits.
+Group hashes are stored, so only changed groups are hashed again.
 """
 
 import hmac
