@@ -116,7 +116,8 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """Add a writer to this database's group, in which a fatal error of one stops all."""
+        """Add a writer to this database's group. A fatal error of one writer in the group stops all
+        of them."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -161,7 +162,7 @@ class Database:
         """Run a plain, read-only function on a new snapshot. Raises StoreUnavailable if no
         connection is available.
 
-        A single query takes a third of its time through `reading`.
+        For a single query, this takes a third of the time that `reading` takes.
         """
         try:
             async with self.reader.connect() as connection:
@@ -202,12 +203,13 @@ class Database:
 
         The purposes are:
 
-        serving  for a receiver, when no other process may serve. On SQLite an older database is
-                 upgraded, cached pages are dropped, and the log is folded and synced. A large file
-                 must still be checked: see `look`
-        working  for a receiver's worker. Cached pages are dropped, and the log is folded and
+        serving  for a receiver. No other process may serve. On SQLite an older database is
+                 upgraded, cached pages are dropped, and the log is checkpointed and synced. A large
+                 file must still be checked: see `look`
+        working  for a receiver's worker. Cached pages are dropped, and the log is checkpointed and
                  synced, because the receiver deletes what the worker has read
-        alone    for a caller that excludes any service. Like `serving`, without the upgrade
+        alone    for a caller that runs while no service may run. Like `serving`, without the
+                 upgrade
         writing  for a caller that writes while a service may run. A missing SQLite database is
                  created
         folding  for a caller that folds while a worker runs. Nothing is created
@@ -342,8 +344,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the database file if it is missing. Raises ConfigurationError without an
-        environment to mark it with."""
+        """Create the database file if it is missing. Raises ConfigurationError if no environment is
+        known with which to mark a new file."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -485,7 +487,7 @@ class DatabaseContext(Protocol):
 
 
 async def sync_file(writer: Writer, path: Path) -> None:
-    """Fold the write-ahead log into the file, which SQLite syncs, and sync the folder.
+    """Checkpoint the write-ahead log into the file, which SQLite syncs, and sync the folder.
 
     Never open the file here: closing any descriptor of it drops SQLite's locks in this process, and
     another process could delete the log.

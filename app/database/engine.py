@@ -51,10 +51,11 @@ LOG_BYTES = 64 * 1024 * 1024
 """Bytes to which the write-ahead log's file is truncated after a slow reader made it grow."""
 
 STATEMENTS_KEPT = 512
-"""Maximum number of cached prepared statements. INSERT has ten sizes for each table."""
+"""Maximum number of cached prepared statements. Each table has ten INSERT statements, for 1 to 512
+rows."""
 
 READERS = 4
-"""Reading connections. On SQLite each has a thread."""
+"""Number of reading connections. On SQLite each has a thread."""
 
 
 def is_sqlite(url: str) -> bool:
@@ -72,8 +73,8 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the database file of an SQLite URL, without symbolic links, because locks, log and
-    inbox are beside the file itself.
+    """Return the database file of an SQLite URL, with symbolic links resolved, because locks, log
+    and inbox are stored beside the file itself.
 
     Raises ConfigurationError for a database in memory, and StoreUnavailable without access.
     """
@@ -118,8 +119,8 @@ def read_ahead(
 
 
 def _room_for_pages() -> int:
-    """Return how many bytes may be read into the page cache: nine tenths of the available memory,
-    or half of all if unknown."""
+    """Return how many bytes may be read into the page cache: nine tenths of the available memory.
+    If that is unknown, return half of all memory."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:
@@ -130,7 +131,7 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""Pragma to keep temporary rows in memory. In a file nobody would erase them."""
+"""Pragma to keep temporary rows in memory. If they were in a file, nothing would erase them."""
 
 
 def writing_engine(
@@ -143,7 +144,7 @@ def writing_engine(
     """Create the engine of the only connection that writes and checkpoints.
 
     hosts   hosts of a PostgreSQL URL; None for SQLite
-    holder  holder whose transactions run on PostgreSQL
+    holder  holder that runs the transactions on PostgreSQL
     """
     if hosts is not None:
         return postgresql.writing_engine(

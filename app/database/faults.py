@@ -2,8 +2,8 @@
 
 After a storage I/O error the page cache may differ from the disk, and a retry would acknowledge a
 lost row as a duplicate. So an I/O error poisons the store: the process acknowledges nothing more,
-and ends. So does a file system that became read-only, because the kernel remounts it after an I/O
-error.
+and ends. A file system that became read-only has the same effect, because the kernel remounts a
+file system read-only after an I/O error.
 """
 
 import errno
@@ -37,7 +37,7 @@ _FATAL_SQLITE = {
         "see the kernel's log for a failed disk, let the service's user write, and start again",
     ),
 }
-"""Problem and what to do, by SQLite's error code."""
+"""Problem and next step, by SQLite's error code."""
 
 _PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
@@ -57,8 +57,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Error codes of a server that is starting, or has no free connection, perhaps because it still
-counts a lost machine's."""
+"""Error codes of a server that may soon accept connections. It is starting, or it has no free
+connection, perhaps because it still counts the connections of a lost machine."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -71,7 +71,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for a connection without our limits, or with another's prepared statements."""
+"""Sentence about a connection that lacks our limits, or that has another client's prepared
+statements."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -97,11 +98,12 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""Problem by error code or class, the code's first two characters. None means a fatal error: after
-an I/O error in its log the server itself stops and reads its disk again."""
+"""Problem by PostgreSQL's error code or, if only that is listed, by the code's first two characters
+(its class). All other errors are fatal: after an I/O error in its log, the server itself stops and
+reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Reason in NotStored by error code or class, where it is not `database`."""
+"""Value of `NotStored` by error code or class. All other errors have the value `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:

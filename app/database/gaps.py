@@ -1,7 +1,7 @@
 """Gaps: time spans whose evidence may be lost, and whose loss a person accepted.
 
 A database that lost commits is recognized by the instant of its last commit. Leaves out: the second
-note of that instant (`receiving/inbox_store.py`), and the consequences of a gap.
+copy of that instant (`receiving/inbox_store.py`), and the consequences of a gap.
 """
 
 import sqlite3
@@ -20,8 +20,8 @@ from reconcile.instants import Instant, format_instant
 GapKind = Literal["database", "inbox"]
 """Part of the store that lost data.
 
-database  newest commits, of deliveries and everything else
-inbox     deliveries that were acknowledged but not read yet
+database  the newest commits, with everything in them
+inbox     acknowledged deliveries that were not read yet
 """
 
 
@@ -103,8 +103,8 @@ class Gap:
 
 
 LAST_COMMIT: Final = "last commit"
-"""Counter with the instant of the last commit. Every transaction on SQLite raises it, by at least
-one even if the clock did not advance."""
+"""Counter that holds the instant of the last commit. Every transaction on SQLite increases it, by
+at least one even if the clock did not advance."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:

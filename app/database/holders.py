@@ -1,9 +1,10 @@
 """Holders: the processes that write a PostgreSQL database, one row for each writing connection.
 
-A transaction begins by locking its holder's row, if that still has the epoch with which the holder
-entered. Another process takes over by raising the epoch, after the running transaction has ended.
-So two processes that exclude each other never both write, even if a connection is lost, a pooler
-changes it, or a clock is wrong. `until` only states from when others should take over.
+A transaction begins by locking its holder's row. This succeeds only if the row still has the epoch
+with which the holder registered. Another process takes over by increasing the epoch, after the
+running transaction has ended. So two processes that exclude each other never both write. This holds
+even if a connection is lost, a pooler changes it, or a clock is wrong. `until` only states from
+when other processes should take over.
 
 Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
 """
@@ -23,8 +24,8 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""Setting that holds a connection's mark. A server connection without it was opened by another
-client or a pooler, and has none of our limits."""
+"""Name of the setting that holds a connection's mark. A server connection without the mark was
+opened by another client or a pooler, and has none of our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
 """Time after which a silent holder may be taken over. After a lost machine, `refold --all` and `db
@@ -67,8 +68,8 @@ class Holder:
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Keep the transaction's mark before the commit, which shows later whether an unconfirmed
-        commit happened."""
+        """Keep the transaction's mark before the commit. If the commit is not confirmed, the mark
+        shows later whether it happened."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -99,8 +100,8 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned none. Its location is wrong after a rollback or
-    an unknown outcome.
+    """Find a holder's row again after HELD returned none. The stored location is wrong after a
+    rollback, or after a commit with an unknown outcome.
 
     Raises StoreUnavailable for a foreign connection, and StorePoisoned if another process took
     over.
@@ -147,7 +148,7 @@ the holder is alive and stays."""
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Register a holder, or renew a known one, while a lock stops other registrations.
+    """Register a holder, or renew its registration, while a lock stops other registrations.
 
     If apparently stopped holders block this one, do not register it, but return them. The caller
     waits for more than BEAT_S, and calls again with `silent`.
@@ -212,8 +213,8 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Build the error that names the blocking holder, and, if its clock seems right, when it can be
-    taken over."""
+    """Build the error that names the blocking holder. If that holder's clock seems right, the error
+    states when the holder can be taken over."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

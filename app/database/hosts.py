@@ -36,14 +36,15 @@ CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Seconds after which a running transaction asks all hosts whether another server writes, and
-between such rounds."""
+"""Number of seconds after which a running transaction asks all hosts whether another server writes.
+Also the number of seconds between two such rounds."""
 
 LOOK_S: Final = 5.0
 """Seconds between such rounds in a process that only reads, where no commit shows a takeover."""
 
 RARELY: Final = 10
-"""Divisor of a long transaction's duration so far: the time between two such rounds."""
+"""Divisor of a long transaction's duration so far. The result is the time between two such
+rounds."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "

@@ -1,13 +1,14 @@
 """Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
 A process holds the `ServiceLock` for as long as it serves, so a second one is refused. The reader
-of the inbox holds another file of this kind. A process holds the `WriteLock` for one transaction,
-so that a command such as `tokens add` can write while the service runs. It also prevents
-checkpoints during commits, which can lose data in SQLite before 3.51.3 (its WAL-reset bug).
+of the inbox holds a separate lock of this kind. A process holds the `WriteLock` for one
+transaction, so that a command such as `tokens add` can write while the service runs. It also
+prevents checkpoints during commits, which can lose data in SQLite before 3.51.3 (its WAL-reset
+bug).
 
-The `WriteLock` is taken in order of arrival. A process first takes a place in a queue: a locked
-byte of a second file, at the offset of the machine's clock. The place decides only the order. The
-kernel releases both when a process ends.
+Processes get the `WriteLock` in order of arrival. A process first takes a place in a queue by
+locking a byte of a second file. The byte's offset is the time of the machine's clock. The place
+decides only the order. The kernel releases both locks when a process ends.
 """
 
 import fcntl
@@ -36,8 +37,8 @@ ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
 """Numbers of advisory locks. They are taken in this order: STATING (one for each order), REDATING,
-LINKING, REFUSING, ASKING (one for each source), then rows that others also lock. SEALING is never
-taken together with another lock."""
+LINKING, REFUSING, ASKING (one for each source), then locks on rows. SEALING is never taken together
+with another lock."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
@@ -147,7 +148,8 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves; if so, none can start before the block ends."""
+        """Yield whether no other process serves. If none serves, none can start before the block
+        ends."""
         held = self.held
         try:
             yield self.take()

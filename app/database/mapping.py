@@ -137,7 +137,7 @@ RECORD_SELECT: Final = ", ".join(
 )
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts of money in the cache, about 300 kB."""
+"""Maximum number of amounts of money in the cache, which then takes about 300 kB."""
 
 _CLAIMS: Final = frozenset(CLAIM_KINDS)
 _RECORDS: Final = frozenset(RECORD_KINDS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Kind of a column: personal data by design, if somebody typed it, or never."""
+"""Kind of a column: it holds personal data by design, only if somebody typed it in, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
 """Act of an erasure: delete the row, empty the column's personal part, or keep it."""
@@ -34,7 +34,7 @@ class Mark:
     """Description of the personal data in a column or file.
 
     what     contents, in words
-    because  why an erasure keeps them; empty if it does not
+    because  why an erasure keeps the contents; empty if it does not keep them
     ground   law that allows keeping them
     """
 

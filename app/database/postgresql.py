@@ -29,7 +29,7 @@ Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "foldin
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, including a commit that waits for a standby.
-Then the connection is dropped, with an unknown outcome."""
+After that the connection is dropped, and the outcome is unknown."""
 
 COMMIT_S: Final = 5.0
 """Seconds in which a receiver's or worker's commit must be answered, because it is small."""
@@ -45,8 +45,8 @@ IDLE_MS: Final = 5_000
 its locks, so that a frozen process blocks no others."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""Milliseconds for which a reading transaction may be idle. It blocks only an upgrade, and a full
-scan keeps its snapshot."""
+"""Milliseconds for which a reading transaction may be idle. The limit is long, because a full scan
+keeps its snapshot, and blocks only an upgrade."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
@@ -322,10 +322,10 @@ sent with every statement that takes a number."""
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
     """Abort the connection if the block's commit is not confirmed in time. Raises StoreUnavailable
-    if it did not wait for the standby.
+    if the server did not wait for its standby.
 
-    If the wait is interrupted, PostgreSQL completes the commit with a warning. It could be lost
-    with the server's machine, so it must not be acknowledged.
+    If the wait is interrupted, PostgreSQL completes the commit with a warning. The commit could be
+    lost with the server's machine, so it must not be acknowledged.
     """
     warnings: list[object] = []
 

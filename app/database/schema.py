@@ -42,8 +42,8 @@ DIGESTS: Final = {
     "sqlite": "930bd9bb1e7e9239103ddf9a7225972438a1af221ace28952b7e52b87ba1c484",
     "postgresql": "d916f1c0b3781534877cad85b77bc8b4363e2da0ad0dfe5e15f563930fe5f2c4",
 }
-"""SHA-256 of all objects that the migrations create, by dialect; a test prints the values. For
-another digest, the migrations are run elsewhere to find the first difference."""
+"""SHA-256 of all objects that the migrations create, by dialect. A test prints the values. If a
+database has another digest, the migrations are run in an empty schema to find the differences."""
 
 
 # --- versions and migrations ----------------------------------------------------------------------
@@ -81,7 +81,7 @@ _ANOTHER_PROGRAM: Final = "names another program's database; name one that Tally
 
 
 def is_before_release(version: str) -> bool:
-    """Return whether a version is older than 0.1.0; these have four digits."""
+    """Return whether a version is older than 0.1.0. Such versions are numbers of four digits."""
     return len(version) == 4 and version.isdigit()
 
 
@@ -146,8 +146,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Definitions of the tables that SQLite creates for ANALYZE and AUTOINCREMENT. A name is not
-enough, because the catalog may list a trigger under it."""
+"""Definitions of the tables that SQLite creates for ANALYZE and AUTOINCREMENT. Definitions are
+compared instead of names, because a trigger could have such a name."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -206,7 +206,7 @@ _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alem
 
 
 async def require_own(connection: AsyncConnection) -> None:
-    """Raise StrangeSchema if the migrations would create another schema."""
+    """Raise StrangeSchema if the schema differs from the schema that the migrations create."""
     if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 

@@ -1,9 +1,9 @@
 """Plain synchronous functions on one connection, and building blocks of statements.
 
 A plain function gets a `PlainConnection` and runs statements on it. On SQLite the whole function
-runs in the driver's thread, because each switch between threads wakes two of them and passes the
-interpreter lock. On PostgreSQL its statements are awaited internally. One statement carries many
-rows, which PostgreSQL receives as arrays. Leaves out: the rooms' own statements.
+runs in the driver's thread, because each switch between threads takes time. On PostgreSQL each
+statement is awaited internally. One statement may insert many rows, which PostgreSQL receives as
+arrays. Leaves out: the rooms' own statements.
 """
 
 from __future__ import annotations
@@ -174,14 +174,15 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows without conflicts. As arrays they would take the driver four times as long,
-        because it checks whether each value is an array."""
+        """Insert rows by COPY, which cannot resolve conflicts. As arrays they would take the driver
+        four times as long, because it checks whether each value is an array."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Return whether SQLAlchemy has begun its transaction, with the first statement.
+        """Return whether SQLAlchemy has begun its transaction, which it does with the first
+        statement.
 
         Later statements bypass SQLAlchemy, which would take more than half of their time.
         """
@@ -364,8 +365,8 @@ def insert_rows(
     On SQLite a refused row rolls back the whole transaction: undoing only the statement would copy
     each changed page into a temporary file.
 
-    The number of rows is a power of two, so that few prepared statements are kept instead of
-    hundreds of megabytes.
+    Each statement inserts a power of two of rows, so that few different statements are prepared and
+    cached. Otherwise the cache would take hundreds of megabytes.
     """
     if not rows:
         return []

@@ -1,13 +1,14 @@
 """Change of the PostgreSQL server: a standby took over, or a backup was restored.
 
-    connect ─▶ another timeline? ─▶ is our newest commit there? did commits wait for a standby?
-                                    both: the service goes on · else: a gap, until it is accepted
+    1 connect   to a server whose timeline differs from the timeline used before
+    2 compare   whether it has our newest commit, and whether commits waited for a standby
+    3 decide    if both hold, the service continues; else there is a gap that a person must accept
 
 Replication copies commits in order. So a server with a process's newest commit has all earlier
 ones. It also has the later commits of ended processes if each commit waited for a standby. Running
-processes remember whether every check showed that; a note in the database could itself be lost. A
-process that starts after a takeover remembers nothing, and waits for a process that was running
-before.
+processes remember whether every check showed that. They do not store it, because a row in the
+database could itself be lost. A process that starts after a takeover remembers nothing, and waits
+for a process that was running before.
 
 Leaves out the consequences in other rooms, which are in `privacy/gap.py`.
 """
@@ -127,7 +128,8 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""Query for when the newest stored delivery was acknowledged. Any lost one came later."""
+"""Query for the time when the newest stored delivery was acknowledged. Any lost delivery was
+acknowledged later."""
 
 
 class Look(NamedTuple):

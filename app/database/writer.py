@@ -67,7 +67,7 @@ class Space:
         """Raise StoreUnavailable unless the low-water mark, the reserved bytes and `log_bytes` are
         free.
 
-        log_bytes  bytes by which the log is too long, and the database file will grow
+        log_bytes  bytes by which the log is too long, and by which the database file will grow
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -86,18 +86,18 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB (48 MB) after which the log is folded. In a longer log, more pages change again
-before that."""
+"""Number of pages in the log after which a checkpoint is due: 48 MB in pages of 4 KiB. The longer
+the log, the more often a page changes before it is copied."""
 
 ROOM_PAGES: Final = 256
-"""Pages of the log (1 MiB) from which emptying it is worth the effort."""
+"""Minimum number of pages in the log for which emptying it is worth the effort: 1 MiB."""
 
 INSIST_S: Final = 4.0
-"""Seconds between two attempts to fold an overlong log that wait for readers. A full disk should be
-usable within five seconds after a reader has released it."""
+"""Seconds between two checkpoints of an overlong log that wait for readers. A full disk should be
+usable within five seconds after a reader has ended."""
 
 INSIST_MS: Final = 250
-"""Milliseconds that such an attempt may wait for readers. Deliveries wait meanwhile."""
+"""Milliseconds that such a checkpoint may wait for readers. Deliveries wait meanwhile."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
 """Kind of a checkpoint.
@@ -158,7 +158,8 @@ class LogLength:
         return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
 
     def folding_due(self) -> Mode | None:
-        """Return how to fold the log after a commit; None if the log is short enough."""
+        """Return the mode of the checkpoint that is due after a commit; None if the log is short
+        enough."""
         pages = self.pages()
         if pages < self._fold_pages:
             return None
@@ -184,17 +185,17 @@ class LogLength:
 
 
 class Folded(NamedTuple):
-    """Result of a checkpoint: `alone` if no other connection hindered it, `complete` if the file
-    has the whole log, synced."""
+    """Result of a checkpoint. It is `alone` if no other connection hindered it, and `complete` if
+    the file has the content of the whole log and is synced."""
 
     alone: bool
     complete: bool
 
 
 def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
-    """Fold as much of the log as its readers allow. No transaction may be open.
+    """Copy as much of the log into the file as the log's readers allow. No transaction may be open.
 
-    wait_ms  milliseconds to wait for readers, if the mode does
+    wait_ms  milliseconds to wait for readers, if the mode waits
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -279,11 +280,11 @@ TURN_S: Final = 5.0
 milliseconds."""
 
 KEEP_S: Final = 0.025
-"""Seconds for which this process may keep the lock between processes, from writer to writer.
-Otherwise each small write would wait for another process."""
+"""Maximum number of seconds for which the writers of this process may pass on the lock between
+processes. If they released it after each write, each small write would wait for another process."""
 
 WANTED_S: Final = 1.0
-"""Seconds for which another process that waited here is expected again."""
+"""Number of seconds for which another process that waited for this one is expected to come back."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -384,8 +385,8 @@ class Writer:
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block although this writer was stopped, if the lost files
-        belong to another one."""
+        """Allow transactions in the block although this writer was stopped. The caller must know
+        that the lost files belong to another writer."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -486,7 +487,8 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer begin. Until KEEP_S has passed, prefer a writer of this process."""
+        """Let the next writer begin. Until KEEP_S has passed, keep the lock between processes for
+        waiting writers of this process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -512,8 +514,8 @@ class Writer:
             self._leave()
 
     async def checkpoint(self) -> bool:
-        """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
-        emptied, which a snapshot can prevent.
+        """Copy SQLite's write-ahead log into the file, and sync both. Return whether the log was
+        emptied. A snapshot can prevent that.
 
         Raises the errors of `transaction`.
         """
@@ -525,8 +527,8 @@ class Writer:
         return False
 
     async def fold(self, mode: Mode) -> bool:
-        """Fold as much of the log as its readers allow, without waiting. Return whether the file
-        has the whole log. Raises the errors of `transaction`."""
+        """Copy as much of the log into the file as the log's readers allow, without waiting. Return
+        whether the file has the whole log. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             return (await self._fold(connection, mode, wait_ms=0)).complete
 
@@ -562,8 +564,8 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """Fold an overlong log after a commit. Raises only I/O errors; after any other the log
-        stays long."""
+        """Checkpoint an overlong log after a commit. Raises only I/O errors; after any other error
+        the log stays long."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -632,7 +634,7 @@ class Writer:
 
     def judged(self, error: Exception) -> Exception:
         """Translate a driver's error into an error of the store. A fatal error stops this writer,
-        even if a reader had it."""
+        even if it occurred while reading."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -704,7 +706,7 @@ class Writer:
             self._between_processes.release()
 
     async def close(self) -> None:
-        """Close the connection. On SQLite, the last connection to close folds the log."""
+        """Close the connection. On SQLite, the last connection that closes checkpoints the log."""
         with anyio.CancelScope(shield=True):
             if self._beating is not None:
                 with suppress(TimeoutError):

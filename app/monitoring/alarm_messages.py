@@ -4,8 +4,9 @@ the owners of alarms.
     (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
 Between (2) and (4) other processes skip a notice. If this process dies there, the notice is sent
-again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER, because
-receivers may know different things. A restart, or an alarm that comes and goes, is not a recovery.
+again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER. One receiver
+alone cannot decide that, because receivers may know different things. A restart, or an alarm that
+comes and goes, is not a recovery.
 
 A person who takes an alarm becomes its owner, with a state, so that two people do not do one job.
 The alarm still ends only with its reason. The owner is then deleted, but stays in the audit trail.

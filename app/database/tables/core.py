@@ -97,8 +97,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """Counter that changes in the transaction of the rows that it counts. It has the last number of
-    a series, or the number of orders with an outcome or finding."""
+    """Counter that changes in the same transaction as the rows that it counts. It holds the last
+    number of a series, or the number of orders with an outcome or finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -107,9 +107,9 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """Writing connection to PostgreSQL. `kind` is its process's work. Each transaction sets
-    `newest` to a random identifier, and moves `until`. A holder that takes over increases `epoch`,
-    which stops this connection."""
+    """Registration of a writing connection to PostgreSQL. `kind` names the work of the connection's
+    process. Each transaction sets `newest` to a random identifier, and sets a later `until`. A
+    process that takes over increases `epoch`, which stops this connection."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -304,9 +304,9 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 class ConfirmationRow(Table, table=True):
     """Event without effect until its provider confirms or denies it, in answer to our question.
 
-    taken_until  when the provider may be asked again without an answer; NULL unless it is being
-                 asked
-    answered_at  last answer that neither confirmed nor denied the event
+    taken_until  end of the claim of the process that asks the provider; NULL if no process is
+                 asking
+    answered_at  time of the last answer that neither confirmed nor denied the event
     """
 
     __tablename__ = "confirmations"
@@ -330,8 +330,8 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """Order of a payment's or session's reference, from the first event or record that names the
-    order and the reference."""
+    """Link from a payment's or session's reference to an order. The first event or record that
+    names both makes the link."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -476,8 +476,8 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """A source's accepted and refused deliveries in one minute, counted from 1970. The empty source
-    means all unconfigured names."""
+    """Numbers of accepted and refused deliveries of a source in one minute. Minutes are counted
+    from 1970. The empty source stands for all names that are not configured."""
 
     __tablename__ = "arrivals"
     __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
@@ -488,11 +488,11 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """A source's refused deliveries with one verdict in one hour, counted from 1970. Kept longer
-    than these deliveries.
+    """Number of a source's refused deliveries with one verdict in one hour. Hours are counted from
+    1970. The row is kept longer than the deliveries themselves.
 
     `since_accepted` counts refusals since the source's last accepted delivery, and `first_at` is
-    the first of them. The empty source means all unconfigured names.
+    the time of the first of them. The empty source stands for all names that are not configured.
     """
 
     __tablename__ = "refusals"
@@ -509,7 +509,8 @@ class RefusalsRow(Table, table=True):
 
 
 class RejectionRow(Table, table=True):
-    """Refused delivery, in a ring that is limited in rows and bytes."""
+    """Refused delivery. Old rows are deleted so that the table stays within a number of rows and
+    bytes."""
 
     __tablename__ = "rejections"
     __table_args__ = STRICT

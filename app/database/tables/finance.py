@@ -57,8 +57,8 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """Reconciliation with its period, rules and result. `lived` is 1 if it opened and closed
-    breaks, as only a run for the present by the valid rules does."""
+    """Reconciliation run with its period, rules and result. `lived` is 1 if the run opened and
+    closed breaks. Only a run up to the present with the current rules does so."""
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -231,9 +231,10 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """Time span that the files of a source, bank account or order book cover. With `withdraws`, it
-    withdraws an earlier declaration. A bank file's row has the format, and the first and last day
-    covered or booked. Append-only; see `finance/coverage_store.py`."""
+    """Time span that the files of a source, bank account or order book cover. A row with
+    `withdraws` withdraws an earlier declaration. The row of a bank file has the file's format, and
+    the first and last day that the file covers or books. Append-only; see
+    `finance/coverage_store.py`."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -256,9 +257,9 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Opening and closing balance of one statement in a bank file, with the bank's days.
-    `difference` is not explained by the entries; two people accepted it by `proposal`.
-    Append-only."""
+    """Opening and closing balance of one statement in a bank file, with the days that the bank
+    gives for them. `difference` is the amount that the entries do not explain. Two people accepted
+    it by `proposal`. Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -311,9 +312,9 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """Version of a line in an order book, for one reference in it: `kind` is its kind, `match_key`
-    its normalized text. `refunded` is the refunded part of `minor`; NULL if not stated. After an
-    erasure `phone` is empty, not NULL."""
+    """Version of a line in an order book, stored once for each reference in the line. `kind` is the
+    kind of the reference, and `match_key` its normalized text. `refunded` is the refunded part of
+    `minor`; NULL if not stated. After an erasure `phone` is empty, not NULL."""
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -379,7 +380,7 @@ class ScheduledRunRow(Table, table=True):
     its lease, or after a failure the next try. `delivered` lists, as JSON, where the result was
     sent.
 
-    A row in the state `seen` is no run: since its `due_at` the entry is watched.
+    A row in the state `seen` is not a run. Its `due_at` is the time since which the entry is known.
     """
 
     __tablename__ = "scheduled_runs"

@@ -62,8 +62,8 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """Publication of a checkpoint. `way` is a channel, or the verifier key of a witness, whose
-    cosignature is `line`. Append-only."""
+    """Publication of a checkpoint. `way` is a channel, or the verifier key of a witness. In the
+    second case, `line` is the cosignature of the witness. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -75,8 +75,9 @@ class LogDepartureRow(Table, table=True):
 
 
 class LogWitnessRow(Table, table=True):
-    """Witness by its verifier key, with the largest cosigned checkpoint and the time of the next
-    request. `since` and `problem` say when and why it stopped; NULL while it cosigns."""
+    """Witness, identified by its verifier key, with the largest checkpoint that it cosigned and the
+    time of the next request. `since` and `problem` say when and why it stopped cosigning; NULL
+    while it cosigns."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -134,8 +135,8 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """Number of an order's leaves among the log's first `size` leaves, and the newest of them.
-    Stored only if changed since the previous tree. Append-only."""
+    """Number of an order's leaves among the log's first `size` leaves, and the newest of these
+    leaves. The row is stored only if this changed since the previous tree. Append-only."""
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -176,8 +177,8 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """Notification of one revision to the shop. `due_at` is NULL once delivered or given up,
-    `delivered_at` unless delivered."""
+    """Notification of one revision to the shop. `due_at` is NULL after it was delivered or given
+    up. `delivered_at` is NULL unless it was delivered."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -198,8 +199,9 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """Address that accepts no notifications at present. `destination` is its digest, because it may
-    contain a credential. If only the notification `only_seq` failed, others are still sent."""
+    """Address that accepts no notifications at present. `destination` is the address's digest,
+    because the address may contain a credential. If only the notification `only_seq` failed, others
+    are still sent."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -279,7 +281,7 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """Statement on an item of the checklist, by a person or a check. Append-only."""
+    """Sign-off of an item of the checklist, by a person or a check. Append-only."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
@@ -447,7 +449,8 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """Message about an alarm on one channel. Deleted once the channel was told of its end."""
+    """Message about an alarm on one channel. Deleted after the end of the alarm was reported on the
+    channel."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
