@@ -174,9 +174,10 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether the order may have been paid before `until`: it has an event dated up to then.
+    """Return whether the order may have been paid before `until`, because it has an event dated up
+    to then.
 
-    False if the shop stated its fulfillment and never took that back.
+    False if the shop stated that the order was fulfilled, and never withdrew that.
     """
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:

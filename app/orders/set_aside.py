@@ -1,7 +1,8 @@
-"""Deliveries that were accepted and could not be read, after three tries alone.
+"""Deliveries that were accepted but could not be read, not even when each was tried alone, three
+times.
 
-They are set aside and kept. Their orders, if known, are held until they have been read, because
-they may say that money went back. Leaves out: the reading.
+They are set aside and kept. Their orders, if known, are held until the deliveries have been read,
+because a delivery may say that money went back. Leaves out: the reading.
 """
 
 from collections.abc import Collection, Sequence
@@ -90,8 +91,8 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return an unreadable message for each value in a delivery. Orders that come later are found
-    by these values."""
+    """Return an unreadable message for each value in a delivery. By these values, the message is
+    found again when an order with one of them appears."""
     item = one.item
     if not isinstance(item, Received):
         return []
@@ -105,7 +106,7 @@ def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_stor
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """Release orders that only this delivery held."""
+    """Release these orders, except orders that another set-aside delivery still holds."""
     if not orders:
         return
     async with context.database.writing() as connection:

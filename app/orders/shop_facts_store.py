@@ -1,10 +1,10 @@
-"""Times at which the shop canceled and fulfilled orders, by its statements so far.
+"""Times at which the shop canceled and fulfilled orders, according to its statements so far.
 
     records ──file──▶ stated, denied, or nothing ──since a loss?──▶ an instant, null, "unknown"
 
 Statements between a backup and its restore, or in a gap, are lost. So an order without statements
-may have been canceled or fulfilled, and an earlier denial may be out of date. An order that began
-later, by all its dates, is not affected.
+may have been canceled or fulfilled, and an earlier denial may be out of date. An order is not
+affected if all its dates are later than the loss.
 
 Leaves out: recording statements (`order_facts`).
 """
@@ -121,8 +121,8 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders whose events are all dated after the loss, and that were placed after it,
-    if that is known."""
+    """Return the orders that began after the loss: all their events are dated later, and they were
+    placed later, if that is known."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}

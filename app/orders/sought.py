@@ -39,7 +39,8 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""Pattern of a day: the year first, or last after day and month in either order."""
+"""Pattern of a date in digits. The year comes first or last; day and month may come in either
+order."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -113,7 +114,8 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Possible meanings of a search text; empty or None where it cannot have one.
+    """Possible meanings of a search text; a member is empty or None if the text cannot have its
+    meaning.
 
     names                references or ids, or the beginning or end of an order's reference
     phones               phone numbers as E.164 digits

@@ -88,6 +88,7 @@ SIGNED: Final[Mapping[Standing, Signed]] = {
     "fetched": "fetched",
     "answered": "answered",
 }
+"""Words for how far the evidence of a payment can be trusted, the most trusted first."""
 
 
 class UnallocatedReasonDocument(TypedDict):
@@ -132,8 +133,6 @@ class UnallocatedPageDocument(TypedDict):
     payments: list[UnallocatedDocument]
     next: NextText
 
-
-"""Words for how far the evidence of a payment can be trusted, the most trusted first."""
 
 MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
     ("declined", "canceled", "expired", "timed_out")
@@ -393,8 +392,7 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return a payment unchanged, unless it renews an agreement. Then its order becomes a
-    suggestion."""
+    """Return the payment. If it renews an agreement, change its order into a suggestion."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -416,8 +414,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it is still valid, else None. It ends when money goes back, except by
-    the refund that it asked for."""
+    """Return the dismissal if it is still valid, else None. It ends when money goes back.
+    Exception: a dismissal that asked for a refund does not end when that refund comes."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -534,7 +532,7 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return by delivery the payment in it that needs a person's decision."""
+    """Return the payments in these deliveries that need a person's decision, by delivery."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -588,13 +586,13 @@ def found_payment(
 class UnallocatedTotals:
     """Totals of the payments that need a person.
 
-    count      payments with money that nobody has decided about
-    held       money left of these payments, by currency
-    unclear    these payments if their amount is not clear
+    count      number of payments with money that nobody has decided about
+    held       amount that is left of these payments, by currency
+    unclear    number of these payments whose amount is not clear
     oldest_at  when the oldest of these payments arrived; None if there are none
     more       whether there are more payments than were counted
-    not_ours   payments of other shops on the same accounts, which need no decision, from the first
-               MOST_COUNTED events
+    not_ours   number of payments of other shops on the same accounts; they need no decision. Only
+               the first MOST_COUNTED events are counted
     back_of_unknown  the ids of payments whose money went back and whose shop is not known
     """
 
@@ -646,7 +644,7 @@ async def _batches(
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
     """Yield all unallocated payments in batches, each with its position in the list.
 
-    `unplaced_keys` is asked for many keys at once, because each call reads all events without an
+    Many keys are read at a time, because each call of `unplaced_keys` reads all events without an
     order.
     """
     now = context.clock.now()
@@ -692,8 +690,8 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether the shop or an event still links the payment to an order whose assignment was
-    withdrawn."""
+    """Return whether the payment's assignment to an order was withdrawn, although the shop or an
+    event still links the payment to that order."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})

@@ -93,9 +93,10 @@ _KEYS: Final = (
 )
 """SQL for payments without an order.
 
-Some kinds are stored under an order: events of perhaps another shop (which the caller leaves out),
-refunds without a payment, payments of an agreement with several, and events whose assignment was
-withdrawn. CROSS JOIN makes SQLite begin with the records, which are few.
+Some of these payments are nevertheless stored under an order: payments that may belong to another
+shop (the caller leaves these out), refunds without a payment, renewals of an agreement, and
+payments whose assignment was withdrawn. CROSS JOIN makes SQLite begin with the records, which are
+few.
 """
 
 _SHARED: Final = {
@@ -163,7 +164,7 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments with an event that states another shop, like `unplaced_keys`."""
+    """Return payments with an event that states another shop, in the form of `unplaced_keys`."""
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)
@@ -225,7 +226,8 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Maximum number of deliveries read for one customer's numbers: the newest."""
+"""Maximum number of deliveries that are read to find payments with one customer's numbers. The
+newest deliveries are read."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
@@ -246,7 +248,8 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Maximum number of payments read that name one order without belonging to it: the earliest."""
+"""Maximum number of payments that are read because they name an order without belonging to it. The
+earliest payments are read."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
@@ -318,7 +321,8 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return the delivery; a refund without a payment only suggests its order."""
+    """Return the delivery. If it is a refund without a payment, change its order into a
+    suggestion."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -333,8 +337,8 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return the deliveries' payments that renew an agreement, as (source, payment), whatever
-    people decided.
+    """Return the payments in these deliveries that renew an agreement, as (source, payment).
+    People's decisions about payments are ignored.
 
     cases  cache of results by order, which this reads and extends
     """
@@ -410,10 +414,10 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders that the shop named for the payment or its session, or for which it opened
-    its session.
+    """Return the orders that the shop named for the payment or its session, and the order for which
+    a session of the payment was opened.
 
-    orders  orders to search, with the orders that share evidence with them
+    orders  orders to search, together with the orders that share evidence with them
     """
     among = contest_of(connection, orders) | set(orders)
     return sorted(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Maximum number of messages shown for one order: the earliest. A wrong profile makes all
-unreadable."""
+"""Maximum number of messages shown for one order. The earliest are shown. A wrong profile can make
+all messages unreadable."""
 
 
 def unheard_of(

@@ -34,7 +34,8 @@ and sealed once for each row.
 """
 
 LONG_BACKLOG_S: Final = 5.0
-"""Longest pause in seconds during a backlog; below it, a quarter of the delay."""
+"""Maximum pause in seconds during a backlog. The pause is a quarter of the delay, up to this
+limit."""
 
 
 class FoldWorker:

@@ -2,13 +2,14 @@
 
     1 lock    the temporary file beside the target, so that two copies cannot mix
     2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
-    3 add     accepted deliveries that the snapshot has not read, from a snapshot of the inbox that
-              began before; deliveries in both are read once
+    3 add     accepted deliveries that the snapshot lacks because they were not read yet. They come
+              from a snapshot of the inbox that is taken before step 2. A delivery that is in both
+              snapshots is read only once
     4 sync    the copy to the disk, and drop its pages from the page cache
     5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
     6 name    it, and sync its directory
 
-The source is read on a connection that cannot write or checkpoint, in one transaction: otherwise
+The source is read in one transaction, on a connection that cannot write or checkpoint. Otherwise
 every commit would make the backup begin again. Meanwhile the write-ahead log grows with every
 write.
 """
@@ -49,7 +50,8 @@ PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Files that SQLite may leave beside a database. It would replay them into another database."""
+"""Files that SQLite may leave beside a database. If they are left beside another database, SQLite
+applies them to that one."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 """Files that a store leaves beside an opened database."""
@@ -196,11 +198,12 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file for this user alone, and return its descriptor.
+    """Create the temporary file, readable only by this user, and return its descriptor.
 
-    Close the descriptor only after SQLite's own. A leftover file is used again. It is refused if it
-    has another owner, who could read the copy, or a second name, under which it would be
-    overwritten.
+    Close the descriptor only after SQLite has closed the file. A leftover file is used again, with
+    two exceptions. A file of another owner is refused, because the owner could read the copy. A
+    file that has a second name is refused, because the copy would overwrite it under that name,
+    too.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -227,7 +230,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Raise an error for a truncated file, which SQLite would fill with zeros, or another type."""
+    """Raise StoreUnavailable if the file is no SQLite database, or if its last page is incomplete.
+    SQLite would fill that page with zeros."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -476,8 +480,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name, with a copy of its log if that cannot be
-    folded."""
+    """Keep the old database under a second name. If its write-ahead log cannot be checkpointed,
+    also keep a copy of the log."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -491,7 +495,11 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _fold_log(database: Path) -> bool:
-    """Fold the log into the file; return False for a damaged database. Raise StoreUnavailable."""
+    """Checkpoint the write-ahead log into the database file. Return False if the database is
+    damaged.
+
+    Raise StoreUnavailable if another process reads the file, or if the checkpoint fails otherwise.
+    """
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -76,7 +76,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest end of a claim made by now. An order due later is not claimed."""
+    """Return the latest due time that a claim made by now can have. An order that is due later was
+    not claimed."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -258,11 +259,13 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of listed problems. Others are counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may be exchanged: the first body of an id can differ by arrival and by commit."""
+"""Verdicts that may differ between two readings. If several bodies share an id, the first one by
+arrival need not be the first one by commit."""
 
 
 SAMPLE: Final = 3_000
-"""Approximate number of deliveries in a sample. It shows a fault of 0.1 % of the rows with 95 %."""
+"""Approximate number of deliveries in a sample. If 0.1 % of the rows are wrong, the sample shows
+that with a probability of 95 %."""
 
 
 @dataclass(slots=True, kw_only=True)

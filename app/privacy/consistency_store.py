@@ -3,8 +3,8 @@
 The index is built in a scratch database by the code of `reindex`, without bodies. For a sample,
 stored links and contests are copied first, because other deliveries may have made them.
 
-The first order to arrive decides under which order contested evidence is stored. Histories do not
-depend on that, so orders of one contest count as equal here.
+If several orders contest evidence, it is stored under the order that came first. Histories do not
+depend on that, so the orders of one contest count as equal here.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -76,7 +76,7 @@ class Derived(NamedTuple):
 class IndexTable(NamedTuple):
     """Table of the index.
 
-    place  position of the column by which the rows are found
+    place  position of the column by which rows are selected
     """
 
     table: str
@@ -89,7 +89,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return this database's rows with the keys of these rows."""
+        """Return the rows of this database that have the same keys as the given rows."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -120,7 +120,7 @@ _LINKED_RECORDS: Final = statement(
 )
 
 Contests = dict[str, frozenset[str]]
-"""All orders of a contest, by each of its orders."""
+"""All orders that contest evidence with an order, by that order. The order itself is included."""
 
 
 @asynccontextmanager
@@ -211,7 +211,7 @@ async def differences(
 
 
 def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
-    """Return rebuilt rows with the stored row's order where several orders contest the evidence."""
+    """Return rebuilt rows, in which contested evidence has the order under which it is stored."""
     orders = {row[key]: row[0] for row in stored}
     return [
         (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
@@ -225,8 +225,8 @@ async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[s
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return how many customers' numbers the bodies have and the store lacks, once for each
-    order."""
+    """Return how many customers' numbers are in the bodies but not in the store. A number counts
+    once for each order."""
     missing, contests = 0, await _contests(connection)
     noted = "SELECT digest, kind, thing FROM phones WHERE digest IN ({})"
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -275,7 +275,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Cached ledgers without `as_of`: a ledger is unchanged until its next decision."""
+"""Cached ledgers without `as_of`, because a ledger does not change before its next decision."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),

@@ -45,7 +45,8 @@ def shown_name(file: Path) -> str:
 
 
 MOST_BACKUPS: Final = 1_000
-"""Maximum number of listed backups, the newest: three years of one a night."""
+"""Maximum number of listed backups, the newest ones. With one backup a night, this covers almost
+three years."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",

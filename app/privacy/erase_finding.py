@@ -42,10 +42,10 @@ from reconcile.matching.books import match_key
 class JudgedDeliveries:
     """Ids of deliveries that may be erased, and of deliveries that must be kept.
 
-    kind    kind of things that are judged, such as `delivery` or `whole`
+    kind    kind of the data that are judged, such as `delivery` or `whole`
     latest  when the newest erasable delivery arrived
     unread  erasable deliveries that could not be read
-    gone    erasable deliveries without any data left
+    gone    erasable deliveries whose bodies and headers are already gone
     """
 
     kind: Kind = "delivery"
@@ -408,7 +408,7 @@ class ErasureFinder:
     ) -> list[attachment_store.AttachmentRecord]:
         """Return the attachments to erase: of erased orders, and others that name the number.
 
-        Leaves out attachments of orders that are kept, or would be by these rules.
+        Leaves out attachments of orders that must be kept.
         """
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
@@ -554,9 +554,10 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries without an order. Those that could be read stay as events.
+        """Judge deliveries without an order. If such a delivery could be read, its event stays in
+        any case.
 
-        beside  an order that must be kept and may concern them, or None
+        beside  an order that must be kept and may concern the deliveries, or None
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
@@ -595,10 +596,11 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return deliveries whose body another, unread event still needs.
+        """Return why bodies must be kept that also contain an unreadable delivery, by order or
+        stray delivery.
 
         brought  orders and stray deliveries, with the deliveries whose bodies would be erased
-        going    stray deliveries that will be erased, whose events need not be read
+        going    stray deliveries that are erased, too, and so keep no body
         """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)

@@ -1,8 +1,8 @@
 """Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
 
 An order that a person must settle may be erased once finance has accepted its break: the books then
-state where the money went. Without a break, the order book must have a line of the order: otherwise
-the run has compared the order with nothing.
+state where the money went. If the order has no break, it must have a line in the order book.
+Without a line, the run has had nothing to compare the order with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ class Periods:
     minimum      for all data, since their last change
     accounts     for accounting records, since an order's last evidence or a bank line's booking
     disputes     for an order's evidence, since its last capture
-    unallocated  for the payer of money without an order, since its arrival
+    unallocated  for data on the payer of an unallocated payment, since the payment's arrival
     """
 
     minimum: Duration = NO_TIME
@@ -130,7 +130,8 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return until when an order's last capture can be disputed; None if it cannot."""
+    """Return the instant until which an order's last capture can be disputed; None if it cannot be
+    disputed any more."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -238,7 +239,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
-    """Return the steps that settle one point, with the commands; empty if it is settled.
+    """Return the steps that settle a finding or outcome, with the commands; empty if it is settled.
 
     seen    the order's breaks; None if no run has seen its last evidence
     booked  whether the run compared the order with a line of the order book

@@ -393,7 +393,7 @@ def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
 
 
 def _whole(content: str | bytes) -> str:
-    """Return the text, followed by itself with decoded escapes."""
+    """Return the text. If it contains escapes, the text with decoded escapes follows."""
     if isinstance(content, str):
         # A long run in a text without escapes is a digest or a signature, not a document.
         return written_out(content) if "%" in content or "\\u" in content else content
@@ -404,7 +404,8 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the whole body of each delivery whose request brought several events."""
+    """Return the digest of the whole body for each delivery that came with others in one
+    request."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -428,7 +429,8 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return the unread deliveries in each delivery's stored whole body."""
+    """Return, for each delivery, the unreadable deliveries that came in the same request, if the
+    whole body of the request is stored."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -493,8 +495,8 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Store why a pending line must wait; delete it if `why` is None, because it was carried
-    out."""
+    """Store the reason why a pending line must wait. If `why` is None, the line was carried out;
+    delete it from the pending lines."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"

@@ -56,18 +56,22 @@ Kind = Literal[
 """Kinds of rows that the ids of a line name.
 
 journal      nothing: line 0, with a random name
-deliveries   deliveries that had been read; `unreadable`: deliveries that had not
+deliveries   deliveries that had been read
+unreadable   deliveries that could not be read
 wholes       deliveries that kept their own data, while the body of their request was emptied
 reasons      deliveries whose event had its reason emptied
-orders       orders, as digests: their notes of phones, requests, attachments and keys
-attachments  attachments; `rejections`: refused deliveries
-book_lines   versions of lines of an order book, as digests
-bank_lines   versions of bank lines, as digests, each with a code of which of its four texts were
+orders       orders, as digests. Their phone notes, session requests, attachments and keys were
              emptied
-recipients   phone notes on recipients of payments in statements, as digests; `bookmarks`:
-             operators' bookmarks, as digests
-kept_…       nothing is emptied. Each restricted thing has its id or digest, the code of the reason,
-and the instant until when, or `-`
+attachments  attached files
+rejections   refused deliveries
+book_lines   versions of lines of an order book, as digests
+bank_lines   versions of bank lines, as digests. Each has a code that says which of its four texts
+             were emptied
+recipients   phone notes on recipients of payments in statements, as digests
+bookmarks    operators' bookmarks, as digests
+
+A kind that begins with `kept_` empties nothing. It lists restricted data: the id or digest, the
+code of the reason, and the end of the restriction, or `-` if that is unknown.
 """
 
 Rule = Literal["begun", "asked"]
@@ -222,7 +226,8 @@ def journal_problem(sentence: str) -> ConfigurationError:
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path; None without a key. Raise ConfigurationError."""
+    """Read the key of the journal at a path; None if there is no key. Raise ConfigurationError if
+    the key is damaged."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
     if content is None:
@@ -289,7 +294,7 @@ def _new(path: Path, content: bytes) -> None:
 
 
 def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
-    """Write a journal from a copy of its lines. Raise FileExistsError."""
+    """Write a journal from a copy of its lines. Raise FileExistsError if the file exists."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
 

@@ -252,7 +252,7 @@ LEFT_OUT: Final = (
 """Text in place of an attached file that the copy excludes."""
 
 _SHOWN: Final = (CODES.what, COUNTS.what)
-"""Contents that name nobody, but are shown with personal ones."""
+"""Kinds of content that name nobody. The copy shows them beside personal data."""
 
 
 async def files_of(

@@ -1,10 +1,11 @@
 """Masking of other people's data in the copy that a person gets.
 
-The person's row is shown completely, except for other people's numbers, addresses and names.
-Another row shows only the parts that name the person. A name counts as another person's if it is
-beside that person's number or address. It also counts if it is in a member for names and differs
-from the person's name. Other names in texts cannot be recognized. Leaves out which rows belong to
-whom (`export`).
+The person's own rows are shown completely, except for other people's numbers, addresses and names.
+From any other row, only the parts that name the person are shown. A name counts as another person's
+in two cases: it is beside that person's number or address, or it is in a member for names and
+differs from the person's name. Other names in texts cannot be recognized.
+
+Leaves out which rows belong to whom (`export`).
 """
 
 import json
@@ -183,8 +184,8 @@ class PersonalCopy:
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
         """Return whether a member's text is another person's name.
 
-        other  whether the object states another person. If so, every other name than the person's
-               counts. If not, a name counts if it shares no word with the person's names
+        other  whether the object is about another person. If so, every name counts that is not the
+               person's. If not, a name counts only if it shares no word with the person's names
         """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):

@@ -25,7 +25,7 @@ NAMED_BY: Final[Mapping[str, str]] = {
 }
 """Columns that may identify a person's data, with the kind of thing that they name.
 
-A column is of every table, or of one table.
+A name without a dot means the columns of this name in every table.
 """
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'

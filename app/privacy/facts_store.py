@@ -40,7 +40,8 @@ _STEP: Final = "SELECT id FROM deliveries WHERE id > :after ORDER BY id LIMIT 1 
 
 
 class Bodies(NamedTuple):
-    """Number of stored bodies, and of missing ones that no earlier delivery has."""
+    """Number of stored bodies, and number of bodies that are missing and that no earlier delivery
+    has."""
 
     kept: int
     pruned: int

@@ -19,7 +19,8 @@ from reconcile.instants import Instant
 
 
 async def begin_journal(context: AppContext) -> None:
-    """Begin or use the database's journal. Raise ConfigurationError or UnreachableError."""
+    """Create the database's journal, unless it already has one. Raise ConfigurationError or
+    UnreachableError if that is impossible."""
     path = context.settings.erasure_journal_path
     if path is None:
         return

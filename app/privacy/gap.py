@@ -2,7 +2,7 @@
 
     1 check    the whole file: a log that was cut off may have left old and new pages in it
     2 store    the gap, with the person's reason, and an entry in the trail
-    3 go on    after the last row that the inbox file says was deleted from it
+    3 go on    reading after the last row that was deleted from the inbox file, as the file states
 
 `follow_loss` is for every database that lost something. Published numbers continue beyond all
 numbers that may have been used. The shop's statements since the loss count as unknown.
@@ -34,8 +34,8 @@ async def accept_found(
 ) -> FoundGap:
     """Accept that a database lost commits, before it is served.
 
-    follow  whether to do the work of `follow_loss`. It is always done for an SQLite file, because
-            the caller may fail first
+    follow  whether to do the work of `follow_loss`. For an SQLite file it is done in any case, so
+            that it is not missing if the caller fails afterwards
 
     Raise UsageError if no commits were lost, or with `follow` for a database server. Raise
     StoreUnavailable for a damaged SQLite file.

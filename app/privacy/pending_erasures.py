@@ -50,8 +50,8 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending lines, and erase data after their restriction. Return pending lines'
-        number."""
+        """Carry out pending lines, and erase data whose restriction has ended. Return the number of
+        pending lines."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)

@@ -57,13 +57,13 @@ from reconcile.ledger.ledger import Outcome
 class Retention:
     """Retention period of each class of stored deliveries; None for ever.
 
-    quiet        for bodies and headers, since the last evidence of their order, or else their
-                 arrival; no shorter than sources may redeliver
-    phones       for digests of phone numbers, as for `quiet`
+    quiet        for bodies and headers, since the last evidence of their order; if they have no
+                 order, since their arrival. It is at least as long as sources may redeliver
+    phones       for digests of phone numbers, counted like `quiet`
     rejections   for refused deliveries, since their arrival
     book_phones  for phone numbers in order books, since their import
     disputes     minimum for bodies and headers, since the last capture of their order
-    sources      sources whose redelivery time is known; deliveries of others are kept
+    sources      sources whose redelivery time is known; deliveries of other sources are kept
     """
 
     quiet: Duration | None
@@ -153,9 +153,9 @@ OTHERS_AT_ONCE: Final = 100
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Delete classes of data, and yield each page's class and number of rows.
+    """Delete old data of the other classes. Yield the class and number of rows of each page.
 
-    dry_run  whether to delete nothing
+    dry_run  whether to count the rows without deleting them
     """
     classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
         (
@@ -348,7 +348,7 @@ async def prune_settled(
 ) -> Pruning:
     """Make one pass over all deliveries.
 
-    dry_run  whether to delete nothing
+    dry_run  whether to count without deleting
     keep     number of orders to list by name
     """
     pruning = _begun(context, retention)
@@ -418,7 +418,7 @@ async def settled_orders(
 ) -> AsyncIterator[PrunablePage]:
     """Yield pages of settled orders, and deliveries without an order, to prune.
 
-    unsealed_too  whether to include those that must be sealed first
+    unsealed_too  whether to include orders and deliveries with rows that are not sealed yet
     """
     after, quiet = "", retention.quiet
     while quiet is not None:
@@ -515,7 +515,7 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Rest after a page, as a multiple of the page's duration: at most 1/21 of one core is used."""
+"""Rest after a page, as a multiple of the page's duration. So at most 1/21 of one core is used."""
 
 PASS_S: Final = 3_600.0
 """Seconds between two passes. Pruned data is weeks old."""

@@ -61,15 +61,17 @@ SUBJECT: Final = "the journal of erasures"
 """Name of the journal in the trail."""
 
 TRIES: Final = 20
+"""Maximum number of tries to empty the write-ahead log while a reader holds it."""
+
 PAUSE_S: Final = 0.25
-"""Tries and pause for emptying the log while a reader holds it."""
+"""Seconds between two of these tries."""
 
 # --- what the ids in a line refer to --------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedRows:
-    """Rows and orders by their digests in lines of the journal."""
+    """Rows and orders by their digests. The journal's lines have only the digests."""
 
     orders: dict[str, str] = field(default_factory=dict)
     book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)
@@ -93,7 +95,11 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return an erasure's ids for the journal by kind, in order, and the rows of their digests."""
+    """Return the ids that the journal lists for an erasure, by kind, and the rows behind the ids
+    that are digests.
+
+    The kinds are in the order in which their lines are written.
+    """
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -131,16 +137,17 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
     "kept_attachments": "attachment",
     "kept_bank_lines": "bank_line",
 }
-"""Restricted data that a line lists, by kind of line."""
+"""Kinds of restricted data, by the kind of the journal line that lists them."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
-"""Kinds of lines whose ids are digests of another kind's keys."""
+"""Kind of line whose ids are digests of the same form, by kind of line for restricted data."""
 
 
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids of restricted data for the journal, and the rows of their digests."""
+    """Return the ids that the journal lists for restricted data, by kind, and the rows behind the
+    ids that are digests."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -589,7 +596,7 @@ _OR_WITHOUT: Final = (
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
     """Replace a lost or damaged journal by a new one, and repeat the known erasures.
 
-    The new one has the readable lines of the database's copy. The old file is renamed.
+    The new journal has the readable lines of the database's copy. The old file is renamed.
     """
     context = again.context
     action: Final = "restored_without_erasures"

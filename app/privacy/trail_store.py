@@ -9,12 +9,12 @@
     attachments  what was attached
     checklist    what people signed before going live
 
-`log verify` reports a change of both the row and its sealed entry. Facts that an entry does not
-state are not compared. But if an entry has no value, second person, end or holder, the row must
-have none either.
+If both a row and its sealed entry were changed, `log verify` reports that. Facts that an entry does
+not state are not compared, with one exception. If an entry states no value, second person, end or
+holder, the row must not have any either.
 
-Leaves out passwords, sessions, invitations and proposals, whose entries state only that they
-existed, and whether an attachment is gone.
+Leaves out passwords, sessions, invitations and proposals, because their entries state only that
+they existed. Also leaves out whether an attachment is gone.
 """
 
 import hashlib

@@ -51,7 +51,7 @@ def pseudonym(context: AppContext, identifier: str) -> str:
     """Return a keyed digest that identifies this person in the trail and in proposals.
 
     It differs from the digests in the table `phones`, so that the database alone does not lead to
-    the person's orders. Raise UsageError without a key.
+    the person's orders. Raise UsageError if there is no key.
     """
     if context.phone_key is None:
         raise UsageError(
