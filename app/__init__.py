@@ -1,1 +1,1 @@
-"""Everything of Tallyhook that touches the world."""
+"""The program around the engine: network, database, files, processes and user interfaces."""

@@ -1,6 +1,7 @@
 """All routes of the API and of the published log.
 
-They need most of finance and evidence, so a receiver loads this module at their first request.
+Loading this module also loads most of finance and evidence. The receiver therefore loads the module
+only at the first request to one of these routes.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ def api_routes(
     """Return the routes.
 
     checkout   client that opens sessions; None if checkout is not configured
-    alarms     function that returns sentences on problems that no outcome shows
+    alarms     function that returns a sentence for each active alarm
     proposals  function that loads the proposals at the first request
     elsewhere  runner of long work in separate processes
     """

@@ -1,4 +1,5 @@
-"""The ASGI application: deliveries and probes at once, and the API from its first request on."""
+"""The ASGI application. It serves deliveries and probes from the start, and loads the rest of the
+API at the first request that needs it."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class _Application(Starlette):
     """
 
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """Routes that are tried first, with the application that each calls."""
+    """Routes that are tried first. Each has the application to call."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():
@@ -83,10 +84,10 @@ def build_application(
     failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The caller opens and closes everything passed in.
+    """Return the ASGI application. The caller opens and closes all arguments.
 
-    api            function that returns all other routes. A thread calls it at the first request
-                   for none of the routes here, because loading them takes long
+    api            function that returns all other routes. Loading them takes long, so a thread
+                   calls this function at the first request that matches no other route
     failed         function that is called with the reason if `api` fails
     count_refused  function that counts the API's answers 401 and 403
     """

@@ -30,14 +30,14 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a bundle in an answer. Most have less than 100 KiB; the command builds up to 256
-MiB."""
+"""Maximum bytes of a bundle in an answer. Most bundles have less than 100 KiB. The command builds
+bundles of up to 256 MiB."""
 
 AT_ONCE: Final = 1
 """Number of bundles, and of letters, built at a time."""
 
 MOST_S: Final = 120.0
-"""Time limit of one build in seconds. The bundle of twenty deliveries takes two."""
+"""Time limit of one build in seconds. A bundle of twenty deliveries takes two seconds."""
 
 
 class EvidenceRoutes:
@@ -140,7 +140,8 @@ class CaseRoutes:
         return Answer(found, _behind(found["checklist"]))
 
     async def list_attachments(self, reference: str) -> AttachmentListDocument:
-        """List the attachments of an order and its breaks; the files are not served."""
+        """List the files that are attached to an order and its breaks. The files themselves are not
+        served."""
         return listing(await attachments_of(self._context, order=reference))
 
 

@@ -160,7 +160,8 @@ class FinanceRoutes:
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
     async def get_run(self, run: str, asked: PageAsked) -> WholeRunDocument:
-        """Return one reconciliation: its totals and ties, and the breaks that it saw, by id."""
+        """Return one reconciliation: its control totals, and the breaks that it found, sorted by
+        id."""
         number = request_body.path_number(run)
         found = await reconcile_period.ran(
             self._context, await break_acts.finished_run(self._context, number)
@@ -171,7 +172,7 @@ class FinanceRoutes:
         return {**reconcile_period.run_document(found), "breaks": listed, "next": following}
 
     async def get_rules(self) -> RulesDocument:
-        """Return the rules in force, and who saved them when."""
+        """Return the rules in force, and who saved them at what time."""
         return match_rules.rules_document(await match_rules.current_rules(self._context))
 
     async def list_breaks(self, asked: BreaksAsked) -> BreakPageDocument:

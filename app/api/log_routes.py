@@ -123,7 +123,7 @@ class LogRoutes:
         return await order_document(self._context, reference)
 
     async def list_witnesses(self) -> WitnessesDocument:
-        """List the log's witnesses, and the last checkpoint that was published in each way."""
+        """List the log's witnesses, and the last checkpoint that was published to each place."""
         return await witness_document(self._context)
 
 

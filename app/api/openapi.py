@@ -91,10 +91,10 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links from a list to operations on one item.
+    """Return OpenAPI links from a list's answer to operations on one item of the list.
 
-    place       JSON pointer to the first item's id in the list's answer
-    parameters  name of the parameter that takes the item's id, by operation
+    place       JSON pointer to the id of the first item in the answer
+    parameters  for each operation, the name of the parameter that takes the id
     """
     return {
         operation: {

@@ -47,7 +47,7 @@ Scope = TokenScope | Literal["operator"]
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Limit of long polling in the description, without an instance's own."""
+"""Maximum seconds of long polling that the description states by default."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
 """Mark of a text parameter that is used without normalization to Unicode's NFC."""
@@ -114,16 +114,17 @@ class Operation:
     tag          tag in the description; by default the path's first word
     answers      descriptions of answers by status, including problems
     retry_after  statuses of answers that state when to repeat the request
-    unknown      code and sentence of the problem 404 for a NotFoundError; an empty sentence means
-                 the error's own
-    refused      status and code of the problem for a UsageError, with the error's sentence
-    may          permission that the person's role must have, to act or to read
+    unknown      code and sentence of the problem 404 that answers a NotFoundError. If the sentence
+                 is empty, the error's message is used
+    refused      status and code of the problem that answers a UsageError. The error's message is
+                 used
+    may          permission that the person's role must include, if any
     body         document of a request body that the endpoint reads itself
     body_bytes   size limit of a request body that is parsed for the endpoint's parameter `body`
     media        media types of the answer, if it can be something other than JSON
-    waits        whether the endpoint itself waits for unread deliveries, and reports them
-    alone        whether such requests are answered one at a time, because long lists would delay
-                 deliveries
+    waits        whether the endpoint itself waits for unread deliveries and reports their age
+    alone        whether requests with this setting are answered one at a time, because long lists
+                 would delay deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -169,7 +170,8 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParameter:
-    """Query parameter, from a dataclass's member. A `_` at the name's end is left out.
+    """Query parameter that a dataclass's field declares. A `_` at the end of the field's name is
+    dropped.
 
     kind      type of the value, without null
     default   value if the parameter is absent; MISSING for a required parameter
@@ -243,7 +245,7 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Admission of callers, with the limits and the age of unread deliveries."""
+    """Interface that admits callers, and states the limits and the age of unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
@@ -270,7 +272,7 @@ class ApiRoute(Route):
         """Build the route of one path.
 
         served  operations of the path, with the objects that have their endpoints as methods
-        alone   limiter for operations with `alone`, which admits one request at a time
+        alone   limiter that admits one request at a time, for operations with `alone`
         """
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {

@@ -1,4 +1,4 @@
-"""The endpoints /livez, /readyz and /metrics: alive, ready for deliveries, and metrics."""
+"""The endpoints /livez, /readyz and /metrics."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def _seconds(alarm: Alarm | None) -> int:
 def _moments(
     state: health.StoreState, certificate: health.PublicCertificate | None
 ) -> dict[str, int]:
-    """Return the known gauges of moments, in Unix time."""
+    """Return the gauges whose values are Unix times, except unknown ones."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND

@@ -91,7 +91,7 @@ class ProposalRoutes:
     async def reopen_period(
         self, period: str, who: Holder, body: BecauseDocument
     ) -> Accepted[ProposalDocument]:
-        """Propose to reopen the last closed month; its report and journal stay."""
+        """Propose to reopen the last closed month. The closed report and journal are kept."""
         from app.finance.close_period import reopen_period
 
         proposals = await self._load()
@@ -99,7 +99,7 @@ class ProposalRoutes:
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
-        """Show the customers' phone numbers of one's own approved proposal.
+        """Show the customers' phone numbers for your own approved proposal.
 
         The audit trail records each request for numbers.
         """

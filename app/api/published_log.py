@@ -1,8 +1,9 @@
-"""Public answers about the log: its key, its signed heads, and proofs that it was only extended.
+"""Public answers about the log: its key, its signed heads, and proofs that the log was only
+extended.
 
-Whoever has stored a checkpoint can see whether the log was rewritten. The addresses are public on
-purpose, and off by default. No answer names an order: heads and hashes show only how much is
-sealed.
+With a stored checkpoint, anyone can check that the log was not rewritten. These addresses need no
+token, and are switched off by default. No answer names an order: a head or hash only reveals how
+many entries the log has.
 """
 
 from typing import Any, Final
@@ -26,7 +27,7 @@ AT_ONCE: Final = 2
 """Number of requests that may read the log at a time. A proof takes some milliseconds."""
 
 MAX_DIGITS: Final = 18
-"""Maximum digits of a log size in an address, within 64 bits."""
+"""Maximum digits of a log size in an address. Such a number fits into 64 bits."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 """Header that lets a proxy cache an answer for ten seconds."""

@@ -1,8 +1,9 @@
 """The API of results that take seconds to minutes.
 
-These are reports and journals of any period, the verification of closed months, and previews of
-other matching rules. Each is built in a separate process, one at a time; meanwhile the answer says
-so. Reports and journals equal the command's byte for byte.
+The results are reports and journals of any period, verifications of closed months, and previews of
+other matching rules. Separate processes compute them, one at a time. Until a result is ready, the
+answer says that it is being computed. Reports and journals are byte for byte what the command
+writes.
 """
 
 import hashlib
@@ -44,7 +45,7 @@ AT_ONCE: Final = 1
 """Number of results built at a time. Each takes a core and some 100 MiB."""
 
 KEPT: Final = 4
-"""Number of cached results, each of about ten MiB at most, or a file."""
+"""Number of cached results. Each has at most about ten MiB, or is a file."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of a journal in an answer: some 100,000 transactions."""
@@ -56,13 +57,13 @@ RETRY_AFTER: Final = {"Retry-After": "5"}
 """Header with the seconds after which a program should ask again."""
 
 _MADE: Final = "made"
-"""Kind of all these jobs, which share one limit."""
+"""Kind of all jobs of this module. The limit AT_ONCE applies to the kind."""
 
 _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Time limit of one job in seconds. An instance with more data can report on a replica."""
+"""Time limit of one job in seconds. An instance with more data can compute reports on a replica."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -238,7 +239,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and its job's key, which is constant without `as_of`."""
+        """Return the requested period, and the key of its job. Without `as_of`, equal requests have
+        equal keys."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(

@@ -102,9 +102,10 @@ def word_parameter(request: Request, name: str) -> str | None:
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query. Raise ApiProblem 422 beyond its bounds.
+    """Return a whole number from the query. Raise ApiProblem 422 if it is less than `low` or
+    greater than `high`.
 
-    default  value of an absent parameter, up to `high`
+    default  value of an absent parameter, reduced to `high` if it is greater
     """
     text = word_parameter(request, name)
     if text is None:
@@ -178,7 +179,8 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit a member's type, as in `is no text`, or None."""
+    """Return a phrase that says why a value does not fit a field's type, such as `is not a text`.
+    Return None if it fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -320,7 +322,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the stated tenders; None if earlier tenders still apply."""
+    """Return the stated tenders, or None if the body does not state any."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

@@ -134,7 +134,7 @@ class Api:
         return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
 
     async def list_orders(self, asked: OrdersAsked) -> OrderPageDocument:
-        """List orders in the order of their references, with outcome and findings."""
+        """List orders, sorted by reference, with outcome and findings."""
         ledgers = await list_orders(
             self._context,
             after=asked.after,
@@ -150,7 +150,7 @@ class Api:
     async def tell_order(
         self, request: Request, who: str, reference: str
     ) -> Answer[LedgerDocument]:
-        """State what the shop knows about an order; facts are only added."""
+        """State what the shop knows about an order. Facts are added, and none is replaced."""
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )

@@ -84,7 +84,8 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member's type is NotRequired. Annotations may still be texts."""
+    """Return whether a TypedDict member's type is NotRequired. The annotation may be an unevaluated
+    string."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 

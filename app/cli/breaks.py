@@ -44,7 +44,7 @@ def list_breaks(
     everything: Annotated[bool, typer.Option("--all", help="Include closed breaks.")] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List breaks by id; closed ones only with --all."""
+    """List open breaks by id. With --all, include closed breaks."""
     from app.finance.break_acts import living_breaks
     from reconcile.matching.breaks import STATES
     from reconcile.matching.causes import BREAK_CAUSES
@@ -72,7 +72,7 @@ def _print_list(
 ) -> None:
     """Print a list of documents.
 
-    name  member of the documents with a sentence for people
+    name  name of the documents' member that contains a sentence for people
     """
     from app.finance.break_acts import finished_runs
 
@@ -246,7 +246,7 @@ def _act(
     """Act on one break, or on the breaks that --where selects.
 
     one   sentence to print after acting on one break
-    each  words for what was done to each of several breaks
+    each  past participle for the message after acting on several breaks
     """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
@@ -338,7 +338,7 @@ def unmatch(
     ] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Undo a match made by hand, also of a closed break. The next run ignores the match."""
+    """Undo a match made by hand, even if its break is closed. The next run ignores the match."""
     from app.finance.break_acts import unmatch_break
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)

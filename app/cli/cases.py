@@ -264,7 +264,8 @@ def checklist(
     respond_by: RespondBy = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Say what a bank asks for in a dispute's answer, and what is missing."""
+    """List the evidence that a bank expects in the answer to a dispute, and show which evidence is
+    missing."""
     from app.evidence.dispute_case import dispute_case
 
     asked = _asked(order, as_of, family, respond_by, None)

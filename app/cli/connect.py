@@ -1,11 +1,12 @@
-"""`tallyhook connect`: a provider's account becomes a source, and its first delivery is awaited.
+"""`tallyhook connect`: writes the settings of a new source, and waits for its first delivery.
 
-    words, prompts ──▶ settings ──checked──▶ the file ──▶ what to register ──▶ the first delivery
+    options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
 
 Secrets come from a prompt, a file or standard input, because the list of processes shows command
 lines. No secret is printed.
 
-This module also has the commands on providers: profiles, and signatures checked without a service.
+This module also has the commands that show and check profiles, and that verify signatures without a
+service.
 """
 
 from __future__ import annotations
@@ -130,12 +131,12 @@ def connect(
 ) -> None:
     """Connect a provider: write the source's settings, and print what to register with it.
 
-    Settings already in the file stay. If one differs, nothing is written, and the difference is
-    reported.
+    Settings already in the file are kept. If one of them has another value, the command writes
+    nothing and reports the difference.
 
     With --wait, the command waits for the first delivery to a running `serve`. If the delivery is
-    refused or names no order, the command says what to change. The exit code is then 1, and also if
-    no delivery comes.
+    refused or names no order, the command says what to change. In these cases, and if no delivery
+    arrives, the exit code is 1.
     """
     from app.config.config_file import plan_settings, write_plan
     from app.providers.profile import load_profile
@@ -211,8 +212,8 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting that says whether others share the account. It is empty if nobody states
-    it.
+    """Return the setting that states whether another shop uses the account. Return no setting if
+    nobody has stated this.
 
     Raise UsageError if the account is shared, but no setting distinguishes the shop's payments.
     """
@@ -345,8 +346,8 @@ def _secrets(
 def _as_setting(text: str) -> tuple[str, str]:
     """Return the setting (name, value) for the secrets in a text.
 
-    The text has one secret a line, newest first, PEM keys of several lines, or a JSON object of
-    keys by id.
+    The text has one secret on each line (the newest first), or PEM keys of several lines, or a JSON
+    object that maps key ids to keys.
     """
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)

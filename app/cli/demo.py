@@ -154,10 +154,10 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Make a call, repeated after a timeout or at the server's request. All calls are safe to
-    repeat.
+    """Send a request, and repeat it after a timeout or if the server asks for it. All requests of
+    the demo are safe to repeat.
 
-    Raise UnreachableError after PATIENCE_S, or at once for a final error.
+    Raise UnreachableError after PATIENCE_S seconds, or at once for any other error.
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -242,7 +242,8 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the feed agrees with the ledgers on each order's last outcome."""
+    """Return whether the last outcome of each order in the feed equals the outcome in its
+    ledger."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -290,7 +291,8 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket with this number from the parent process. Raise UsageError."""
+    """Return the listening socket with this file descriptor, inherited from the parent process.
+    Raise UsageError if it is not one."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -369,7 +371,7 @@ SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S1
 
 
 class ShopSeen:
-    """Endpoint of the demo's shop, with its notifications.
+    """Endpoint of the demo's shop. It stores the notifications that it receives.
 
     refused  number of notifications with a wrong signature
     """
@@ -455,9 +457,11 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM while the demo plays: cancels the task and stores the signal.
+    """Handler of Ctrl-C and SIGTERM while the demo plays. It cancels the task and stores the
+    signal.
 
-    The signal may end a server first, which the stored signal then explains.
+    The signal may also end a server, which raises an error. The stored signal then explains this
+    error.
     """
 
     def __init__(self) -> None:
@@ -558,7 +562,7 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Wait for Ctrl-C or SIGTERM. Raise UnreachableError if a server ends before."""
+    """Wait for Ctrl-C or SIGTERM. Raise UnreachableError if a server ends first."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -245,7 +245,7 @@ def key(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show the public key with which evidence is signed, in the forms that others need."""
+    """Show the public key that verifies the evidence, in several formats."""
     from app.evidence.seal import open_signer, rotate_key, shown_key
 
     async def look(context: AppContext) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def rehearse(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Play the scenarios with the configured provider, beside a running service, and compare their
+    """Play the scenarios with the configured provider while the service runs, and compare the
     outcomes. Exit code 1 on any difference."""
     from app.golive.rehearse import play
 

@@ -36,7 +36,7 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Maximum number of ignored columns that a sentence names. JSON lists all of them."""
+"""Maximum number of ignored columns that a message names. JSON lists all of them."""
 
 CHANGES_SHOWN = 20
 """Maximum number of changed rows that are printed."""
@@ -300,9 +300,9 @@ def import_files(
     """Import files of any kind. Each file is recognized by its content, and is imported as a whole
     or not at all.
 
-    A statement's source follows from the provider and the account in the file. If several are
-    possible, nothing is guessed. In JSON, several files make a list. A file that was not imported
-    has a `problem` in the list.
+    The provider and the account in a statement determine its source. If several sources are
+    possible, the statement is not imported. With several files, the JSON output is a list. In the
+    list, a file that was not imported has a `problem`.
     """
     documents, code = list[dict[str, Any]](), 0
     for file in files:
@@ -695,7 +695,7 @@ coverage_group = typer.Typer(
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the covered days: those that files state, and those that people declared."""
+    """List the days that are covered, as files state or as people declared."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]
@@ -761,7 +761,8 @@ def withdraw_coverage(
     reason: ReasonOption,
     by: operators.ByOption = None,
 ) -> None:
-    """Withdraw a person's declaration. To withdraw days that a file states, withdraw its import."""
+    """Withdraw a declaration of coverage that a person made. To withdraw days that a file states,
+    withdraw its import."""
     from app.finance.coverage import withdraw_coverage as withdraw
 
     line = running.writing(withdraw, number, reason=reason, by=by)

@@ -56,7 +56,8 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address, or without `yes` for one on another machine."""
+    """Raise UsageError if an address is invalid. Without `yes`, also raise it if the address is on
+    another machine."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -67,8 +68,8 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print an answer in one line. Raise UnreachableError without one; exit with 1 for a
-    refusal."""
+    """Print an answer in one line. Raise UnreachableError if there was no answer. Exit with 1 if
+    the request was refused."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
@@ -167,7 +168,7 @@ def _sends_its_secret(signer: Source) -> bool:
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
     """Return the settings, and the source that signs made-up events.
 
-    Raise UsageError if the environment is live, or if not exactly one source fits.
+    Raise UsageError if the environment is live, or if no source or several sources fit.
     """
     from app.config.load import load_settings
     from app.context.configured import compile_sources
@@ -335,7 +336,8 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file to append to, for its owner only. Raise UsageError."""
+    """Open a file for appending. If it is new, only its owner can read it. Raise UsageError if that
+    fails."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

@@ -88,7 +88,7 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. Report an invalid value in our own words."""
+        """Run a command. Remove the library's prefix from the message about an invalid value."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -252,7 +252,8 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code for output that was not written. A closed pipe is a success."""
+    """Return the exit code for an error while reading or writing. A closed output pipe counts as
+    success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0

@@ -121,10 +121,12 @@ def vouch_for(
     other: OperatorName,
     reason: Annotated[str, typer.Option(help="Why, in your words.")],
 ) -> None:
-    """State once at set-up, as the machine's owner, that two operators are two persons.
+    """Declare that two operators are two different persons. Only the machine's owner can do this,
+    during set-up.
 
-    Then they may approve each other's proposals at once, even if one invited the other. The command
-    is refused after the go-live checklist was complete or a month was closed.
+    The two may then approve each other's proposals at once, even if one invited the other. The
+    command is refused once the go-live checklist has been complete, or once a month has been
+    closed.
     """
     from app.golive.golive import vouch
 
@@ -147,8 +149,8 @@ def choose_notices_of(
 ) -> None:
     """Choose how a person is notified of assigned breaks and of proposals to approve.
 
-    Each break and proposal is notified once: immediately, or together with others at 8 in the
-    morning. No notification names a customer.
+    The person gets one notification of each break and proposal: immediately, or together with
+    others at 8 in the morning. No notification names a customer.
     """
     from app.monitoring.work_notices import PACES, choose_notices
 
@@ -305,7 +307,7 @@ TOKEN_COLUMNS = ("name", "operator", "scopes", "until", "created_at", "revoked_a
 
 @tokens_group.command("list")
 def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
-    """List tokens by name, with their scopes; never the tokens themselves."""
+    """List tokens by name, with their scopes. The tokens themselves are not shown."""
     from app.access.tokens import known_tokens
 
     rows = [

@@ -1,7 +1,8 @@
 """Tables in Markdown pages that are generated from the program.
 
-`python -m app.cli.page_tables` writes them, explained settings in config.example.env, and the
-digest of this release's verifier. Tests check that all are up to date.
+`python -m app.cli.page_tables` writes these tables. It also writes the explanations of settings in
+config.example.env, and the digest of this release's verifier. Tests check that all of them are up
+to date.
 """
 
 import re
@@ -64,8 +65,8 @@ def with_table(page: str, table: str) -> str:
 
 
 def with_settings(example: str) -> str:
-    """Return config.example.env with the settings that their declarations explain. A new one
-    follows the setting that is declared before it."""
+    """Return config.example.env with a current block for each setting whose declaration has an
+    explanation. A new block is placed after the previously declared setting."""
     blocks = example.rstrip("\n").split("\n\n")
     after = 1
     for name, field in declared():

@@ -41,12 +41,13 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 instant, or a day for its start; None for None. Raise UsageError."""
+    """Parse an RFC 3339 instant, or a day, which means its start. Return None for None. Raise
+    UsageError for other text."""
     return None if text is None else _ends(text, option)[0]
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """Return the start and the end of a day, or an instant twice."""
+    """Return the start and the end of a day. For an instant, return the instant twice."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -58,12 +59,14 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the exclusive end of a span: an instant, or a day for its end. Raise UsageError."""
+    """Parse the exclusive end of a span: an instant, or a day, which means its end. Raise
+    UsageError for other text."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Parse a deadline: an instant, or a day for its last second. Raise UsageError."""
+    """Parse a deadline: an instant, or a day, which means its last second. Raise UsageError for
+    other text."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
@@ -79,14 +82,14 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a row for people, with the times of its sentence in the zone."""
+    """Return a copy of a row in which the times in the sentence are converted to the zone."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a row for people, with the named instant in local time."""
+    """Return a copy of a row in which the named instant is converted to the zone."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -169,9 +172,9 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Switch standard output to UTF-8 for programs. Return the format of the rows.
+    """Return the format of the rows. Switch standard output to UTF-8, except for tables.
 
-    For csv_excel, whose rows are csv, print a byte order mark.
+    For csv_excel, also print a byte order mark. The rows are then in the format csv.
     """
     if form not in (None, Format.table):
         _in_utf_8()
@@ -308,7 +311,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a spreadsheet's cell. Our numbers stay numbers; no text becomes a formula."""
+    """Return a value as the text of a spreadsheet cell. Integers stay numbers, and no other text
+    can become a formula."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 
@@ -476,7 +480,7 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield rows for printing. In a table, times in sentences are in the zone."""
+    """Yield rows for printing. In tables, convert the times in sentences to the zone."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows

@@ -80,7 +80,7 @@ def backup(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Copy the database to a file, also while it is served, and check the copy."""
+    """Copy the database to a file, and check the copy. The service may be running."""
     from app.config.load import load_settings
     from app.privacy.backup import back_up
 
@@ -176,9 +176,10 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return the losses that a person accepts: a missing journal, and the reason for a gap.
+    """Return the losses that a person accepts: a missing journal of erasures, and the reason for
+    accepting a gap.
 
-    Raise UsageError for an option without a reason, or a reason without an option.
+    Raise UsageError if an option has no reason, or a reason has no option.
     """
     from app.privacy.replay_erasures import Without
 
@@ -189,8 +190,8 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap, or None. Raise UsageError for only option or
-    reason."""
+    """Return the reason for accepting a gap, or None. Raise UsageError if only one of option and
+    reason is given."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None

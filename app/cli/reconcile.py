@@ -23,7 +23,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print a run's totals and ties, then its breaks as they are loaded."""
+    """Print a run's control totals, then its breaks as they are loaded."""
     from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
@@ -178,7 +178,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Return what an interrupted run has left behind, and how to continue.
+    """Return a message on what an interrupted run has stored, and how to continue.
 
     number  number of the run; None if it was not stored
     """
@@ -361,8 +361,8 @@ def suggest(
 ) -> None:
     """Print fee rules that explain a month's statement lines, as TOML.
 
-    Rules tell lines apart by method, scheme, card type, card country and channel where the
-    statement states them. Compare them with your contract before you save them.
+    Rules distinguish lines by method, scheme, card type, card country and channel, if the statement
+    contains these. Compare them with your contract before you save them.
     """
     from app.finance.fee_suggestions import suggest_fees
 

@@ -75,10 +75,10 @@ def report_period(
     ] = PeriodFormat.table,
     output: printing.OutputOption = None,
 ) -> None:
-    """Report a period: control totals that tie, outcomes, breaks, late changes and fees.
+    """Report on a period: control totals, outcomes, breaks, late changes and fees.
 
-    The same evidence and the same --as-of give the same bytes in every format. Exit code 1 if a
-    control total does not tie.
+    The same evidence and the same --as-of give the same bytes in every format. Exit code 1 if the
+    control totals do not agree.
     """
     from app.finance.closed_periods import closed_within
     from app.finance.report_period import report_period
@@ -278,8 +278,8 @@ def show_ready(
 ) -> None:
     """List all conditions for closing a month, and whether each condition is met.
 
-    Exit code 1 if a condition is not met. Two people may still close the month with a reason,
-    except with unread deliveries: `period close --except LINE=REASON`.
+    Exit code 1 if a condition is not met. Two people together may still close the month with
+    `period close --except LINE=REASON`. Only unread deliveries always prevent the closing.
     """
     from app.finance.close_period import CloseRequest, against_closing
     from reconcile.reporting.closing import closing_lines
@@ -325,7 +325,7 @@ def _print_closed(closing: Any, form: printing.Format) -> None:
 
 @period_group.command("list")
 def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
-    """List every closing, reopened ones included, the earliest month first."""
+    """List every closing of a month, including reopened months. The earliest month comes first."""
     from app.finance.closed_periods import list_closed
 
     closed = running.reading(list_closed)

@@ -43,7 +43,8 @@ def with_context(
 ) -> Result:
     """Load the settings, open the store for a purpose, and call `use` with the context.
 
-    Acts in the name of a given token's owner. Prints a note if accepted deliveries are unread.
+    If the user gives an operator's token, `use` acts in the name of the token's owner. Prints a
+    note if accepted deliveries are unread.
 
     loaded  the settings, if the command has already loaded them
     """
@@ -109,8 +110,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token from --token-file or the environment, or None. Raise
-    UsageError."""
+    """Return the operator's token from --token-file or the environment, or None. Raise UsageError
+    for an unreadable file."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

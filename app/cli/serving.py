@@ -257,7 +257,7 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Return host and port, and the inherited socket there, or None."""
+    """Return the host and port to listen on, and the inherited socket, or None without one."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:

@@ -301,7 +301,8 @@ def prove(
     seed: Annotated[int, typer.Option(help="Seed of the shuffles.")] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Fold stored histories shuffled, duplicated and split, and compare the ledgers."""
+    """Prove that the arrival order and repetition of deliveries do not change a ledger. The command
+    folds stored histories shuffled, duplicated and split, and compares the ledgers."""
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:
