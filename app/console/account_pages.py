@@ -142,7 +142,8 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the session's id for a passkey's challenge. It stays when the cookie is renewed."""
+    """Return the session id to which a passkey's challenge is bound. It stays the same when the
+    cookie is renewed."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -229,7 +230,7 @@ async def ask_link_company(view: View) -> Form:
 
 
 async def do_link_company(view: View, reason: str) -> ActionResult:
-    """Show a link to the company's sign-in. Browsers block a form that redirects to another
+    """Show a link to the company's sign-in. Browsers would not let a form redirect to another
     host."""
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
@@ -247,7 +248,7 @@ OTHERS: Final = "others"
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:
-    """Return the sessions that the form would end. Raise NotFoundError."""
+    """Return the sessions that the form would end. Raise NotFoundError for an unknown session."""
     asked, here = view.needed("session"), sessions.session_id(view.cookie)
     own = await sessions.own_sessions(view.context, view.person.name)
     if asked == OTHERS:

@@ -69,7 +69,7 @@ LISTED_ON: Final = {
     "/rows": "/runs",
     "/trail": "/bank",
 }
-"""Menu page for each page of a single thing without a list of its own."""
+"""For each page about a single item, the page in the menu under which it is shown."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute, then try again"
 )
@@ -87,7 +87,8 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Parameter of the sign-in form after a session ended; KEPT if a form's text is kept."""
+"""Value of the sign-in form's parameter after a session has ended. KEPT is the value if the text of
+a form is stored."""
 KEPT: Final = "kept"
 
 

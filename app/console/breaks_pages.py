@@ -176,8 +176,8 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden field with the shown state of the breaks. If it changes, the form is
-    refused."""
+    """Return a hidden field with the shown state of the breaks. The form is refused if their state
+    changes before it is sent."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -479,7 +479,8 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the selected breaks, or propose it for a single one that needs a second person."""
+    """Accept the selected breaks. If a second person must accept a single break, make a
+    proposal."""
     return await _act(view, "accepted", reason=reason)
 
 
@@ -526,7 +527,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Decide about late money, or propose the decision."""
+    """Decide about late money. If a second person must decide, make a proposal."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

@@ -238,7 +238,7 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Return whether the letter's file name must be short, and the letter."""
+    """Return the letter, and whether its file name must be short."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
 

@@ -105,7 +105,7 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "month before the cause is known.",
     ),
 }
-"""Page and remedy for each condition of closing."""
+"""Page and remedy for each condition that must be met to close a month."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
@@ -187,7 +187,7 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: the reasons against closing, which a job finds.
+    """GET /periods/{month}: the reasons against closing the month. A job collects them.
 
     Raise UsageError if the job failed.
     """
@@ -272,7 +272,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return the reasons against closing a month that its page found last."""
+    """Return the reasons against closing a month that its page showed last."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -338,8 +338,8 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return a use case's result, usually from another process. Raise UsageError for a faulty
-    file."""
+    """Return the result of a use case, usually run in another process. Raise UsageError for a file
+    with mistakes."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:
@@ -349,7 +349,8 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 async def report_download(view: View) -> Response:
     """GET /reports/{month}?as=&version=&as_of= and /reports/period?from=&to=&as=
 
-    A closed month's report and journal are returned as they were closed. A job makes others.
+    A closed month's report and journal are returned as they were closed. A job computes other
+    reports.
     """
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
@@ -461,7 +462,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of a run's total, from a job."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of a run's total. A job computes
+    them."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -487,7 +489,7 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """GET /trail/{name}: the trail of an order, payment, payout or line, from a job."""
+    """GET /trail/{name}: the trail of an order, payment, payout or line. A job computes it."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
@@ -558,7 +560,8 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month or propose it. Raise UsageError with all reasons against it."""
+    """Close the month. If a second person must approve, make a proposal. Raise UsageError with all
+    reasons against closing."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

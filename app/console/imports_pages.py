@@ -50,7 +50,7 @@ COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 MAX_NUMBER: Final = 10**9
 
 BEYOND: Final = MAX_NUMBER + 1
-"""Number greater than any import's."""
+"""Number greater than the number of any import."""
 
 
 async def imports_document(view: View) -> Document | Response:
@@ -131,12 +131,13 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances for which an uploaded statement was refused, or None."""
+    """Return the balances that do not fit an uploaded statement, or None. The statement was refused
+    because of them."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
 def clear_of(view: View) -> list[Upload]:
-    """Return the operator's uploads without rejected rows that await import, oldest first."""
+    """Return the operator's uploads that await import and have no rejected rows, oldest first."""
     return [
         each
         for each in reversed(view.console.uploads.of_person(view.person.name))
@@ -323,7 +324,7 @@ async def ask_withdraw_import(view: View) -> Form:
 
 
 async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
-    """Withdraw the import, or propose it."""
+    """Withdraw the import. If a second person must approve, make a proposal."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:

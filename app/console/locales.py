@@ -1,5 +1,5 @@
-"""Locales of numbers and dates on pages. Sentences stay in English, and JSON and CSV are for
-programs.
+"""Locales of numbers and dates on pages. Sentences are in English in every locale. JSON and CSV do
+not depend on the locale.
 
 A page uses the first known locale in Accept-Language, by default English with dates in ISO 8601.
 Typed text is understood in any locale.
@@ -45,7 +45,7 @@ LOCALES: Final = {
 """Locales by language, from Unicode's CLDR; English has ISO days."""
 
 MOST_LANGUAGES: Final = 20
-"""Maximum number of examined languages in the header."""
+"""Maximum number of languages that are examined in an Accept-Language header."""
 
 _SHOWN: Final = ContextVar("locale", default=ENGLISH)
 

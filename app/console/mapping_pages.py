@@ -64,7 +64,8 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map_columns(view: View) -> Form:
-    """Return the form for the meaning of each column, and of words in fixed vocabularies."""
+    """Return the form that asks for the meaning of each column, and of its words if the column has
+    a fixed vocabulary."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given

@@ -1,7 +1,7 @@
 """Actions on orders and deliveries.
 
-Take an evidence bundle or proofs; notify the shop again; judge refused deliveries again; see phone
-numbers or a body; notes, pins, saved lists, alarms.
+They download evidence and proofs, notify the shop again, judge refused deliveries again, and show
+phone numbers or a body. They also edit notes, pins, saved lists and alarms.
 """
 
 import json

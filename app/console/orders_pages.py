@@ -1,4 +1,4 @@
-"""Pages of what arrives: Now, orders and deliveries.
+"""Pages of orders and deliveries, and the start page Now.
 
 An order's page has five parts: 1 plain answer · 2 money · 3 explanation · 4 timeline · 5 all
 evidence
@@ -46,7 +46,7 @@ GROUPS: Final = {
 """Groups of outcomes for people."""
 
 SHOWN: Final = 15
-"""Maximum number of orders needing a person on the page, newest first."""
+"""Maximum number of orders on the start page that need a person. The newest come first."""
 
 
 async def now_document(view: View) -> Document:
@@ -186,7 +186,7 @@ FILTERS: Final[Filters] = {
 }
 
 CHOOSE: Final = ("numbers",)
-"""Purposes for which a role may select several orders."""
+"""Values of the parameter `choose`, which shows boxes for selecting several orders."""
 
 FOUND: Final = 20
 """Maximum number of orders that a search shows."""
@@ -195,7 +195,7 @@ SUGGESTED: Final = 8
 """Number of orders suggested while a person types, for a small screen."""
 
 EVENTS: Final = 100
-"""Number of events, attempts and deliveries on an order's page."""
+"""Maximum number of events, attempts and deliveries on an order's page."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
@@ -254,8 +254,8 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 async def find_document(view: View, text: str) -> Document:
     """POST /find?before=: orders and bank lines that match the text.
 
-    The text may be a phone number, so the page does not repeat it. Other text is in the form that
-    searches further back.
+    The page does not repeat the text, which may be a phone number. Only a search that can continue
+    further back puts the text into its form again.
     """
     found = await find_orders.find_orders(
         view.context,

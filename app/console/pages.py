@@ -291,7 +291,8 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows in memory, until all columns are known. Others go to disk."""
+"""Maximum bytes of CSV rows in memory while not all columns are known. Further rows are written to
+disk."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
 """Function that loads the document of the next page; None after the last."""
@@ -358,7 +359,7 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
 
 
 _TIMES: Final = frozenset({"at", "since", "until"})
-"""Names of columns with times, beside those that end in `_at`."""
+"""Names of columns that contain times, in addition to names that end in `_at`."""
 
 
 def _local(value: str, zone: tzinfo) -> str:

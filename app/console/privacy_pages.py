@@ -62,7 +62,8 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over an erasure's subject, by which a proposal proves its preview."""
+    """Return a signature over an erasure's subject. With this mark, a proposal proves that its
+    subject was previewed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

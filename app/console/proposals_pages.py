@@ -108,10 +108,11 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Return the form of a decision on a proposal, ready if the operator may decide.
+    """Return the form for a decision on a proposal. It can be submitted if the operator may decide.
 
-    consequence  lines that are shown only if the form is ready
-    own          whether only the proposer may decide so; False for everybody else
+    consequence  lines to show if the form can be submitted
+    own          whether only the proposer may make this decision. False means that only others may
+                 make it
     second       whether the decision needs a second person
     """
     found = await proposal_shown(view, view.needed("proposal"))

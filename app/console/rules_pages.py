@@ -233,7 +233,8 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return key and text of a rule for bank lines like this one, by its payer or its text."""
+    """Return the key and text of a rule that recognizes bank lines like this one by payer or
+    text."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):
         raise UsageError("your role may not read what the bank wrote")
@@ -323,7 +324,7 @@ async def ask_save_rules(view: View) -> Form:
 
 
 async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Save the rules, or propose it."""
+    """Save the rules. If a second person must approve, make a proposal."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")

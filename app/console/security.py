@@ -1,6 +1,7 @@
-"""Security middleware: Host, cross-site requests, and headers of every answer. Also a rate limiter.
+"""Security middleware, which checks the Host header and the origin of requests, and sets headers.
+Also a rate limiter.
 
-1 the Host header is ours             otherwise a page under another name could act as our page
+1 the Host header is allowed          otherwise a page under another name could act as our page
 2 a POST comes from our page          by Sec-Fetch-Site, which a page cannot set; else by Origin
 3 every answer has the headers        nothing inline, nothing from other hosts, no cache
 
@@ -87,7 +88,8 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Counter of tries by name in a period, a minute by default, for at most MOST names."""
+    """Counter of tries by name. It allows a limited number of tries in a period, by default a
+    minute, and counts at most MOST names."""
 
     MOST: Final = 10_000
     MINUTE_S = 60.0

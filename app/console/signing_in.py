@@ -1,7 +1,7 @@
 """Signing in and out: the only routes that work without a session.
 
-Links have their token after `#`, which browsers never send; a script posts it, or a person pastes
-it. All failures give one message.
+Links have their token after `#`, which browsers never send; a script posts the token, or a person
+pastes it. All failures give the same message.
 
 Tries are counted by name and network, so that a stranger does not lock out an operator. A network
 from which the operator has signed in is exempt from the count over all networks.
@@ -42,7 +42,8 @@ NAME_TRIES_IN_ALL: Final = 20
 """Maximum tries per minute with one name, from all networks where it has never signed in."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds in which only a network's first failure is recorded. The trail is kept forever."""
+"""Period in seconds in which only the first failure from a network is recorded. The audit trail is
+kept forever, so it must not be flooded."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
@@ -144,7 +145,8 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store a session's form, without passwords, possible phone numbers and its id.
+        """Store the form of a session. Leave out the form's id, passwords, and texts that may be
+        phone numbers.
 
         Beyond MOST forms, the oldest is dropped.
         """
@@ -184,13 +186,12 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the purpose of a challenge for linking the company's account, for this session
-    only."""
+    """Return the purpose that binds a challenge for linking a company account to this session."""
     return f"link {_hashed(cookie)}"
 
 
 class SigningIn:
-    """Routes for signing in and out, and finder of the operator of a request."""
+    """Routes for signing in and out. Also finds the operator who sent a request."""
 
     def __init__(self, console: Console, pages: Pages) -> None:
         self._console = console
@@ -471,16 +472,17 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether a form of this session, which checked the password, began the sign-in.
+        """Return whether the sign-in was started by a form of this session that had checked the
+        password.
 
-        grant  the challenge that the form made
+        grant  challenge that the form created
         """
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Complete a sign-in with the company's account. Each returning address is accepted
+        """Complete a sign-in with the company's account. Each sign-in can be completed only
         once."""
         company, given = self._console.company, request.query_params
         if company is None:

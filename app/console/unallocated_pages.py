@@ -84,7 +84,7 @@ def _form(
 def _button(view: View, *, alone: bool) -> str:
     """Return the label of the button for a proposal, or "" for the action's own label.
 
-    alone  whether the action needs no second person, if the role permits it
+    alone  whether a person whose role permits the action may take it alone
     """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 

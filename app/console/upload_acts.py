@@ -169,7 +169,8 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and last day in the form, or None. Raise UsageError for only one."""
+    """Return the first and last day in the form, or None. Raise UsageError if only one of them is
+    given."""
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")

@@ -3,11 +3,11 @@
 1 receive  read a form to its end; refuse a form that is too long
 2 take     copy each file in its fields to a folder of its own, with the file's digest
 3 keep     at most MOST_KEPT files, for an hour. A further file replaces its sender's oldest file,
-           or else the oldest file of all
+or else the oldest file of all
 4 forget   after the import, after an hour, and when the console ends
 
-The uploads' folder belongs to this process alone (0700), under TMPDIR. A console deletes the
-folders of killed ones, which nobody has locked.
+The uploads' folder belongs to this process alone (0700), under TMPDIR. A console that starts
+deletes the folders of killed consoles, which are recognizable because nobody holds their lock.
 """
 
 import asyncio
@@ -44,13 +44,14 @@ MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 """Maximum bytes of a form with one file."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum bytes of a refused form that is read to its end, so that the browser shows the answer."""
+"""Maximum bytes to read of a form that is refused. Browsers show the answer only if the form was
+read to its end."""
 
 MOST_RECEIVED: Final = 4
 """Maximum number of forms being received. Others wait, unread."""
 
 MOST_KEPT: Final = 8
-"""Maximum number of kept files, and of files in one form: 256 MiB."""
+"""Maximum number of stored files (256 MiB in all), and maximum number of files in one form."""
 
 READ_AT_ONCE: Final = 2
 """Maximum number of files being read, in separate processes."""
@@ -183,7 +184,8 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and files, after its end: browsers show no earlier answer."""
+        """Return a form's fields and files. Read the form to its end, because browsers show no
+        earlier answer."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -285,7 +287,7 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes as they arrive. Raise UsageError for one that is too long or cut.
+    """Yield a form's bytes as they arrive. Raise UsageError if the form is too long or incomplete.
 
     A form ends with its closing delimiter (RFC 2046, 5.1.1). READ_ON_BYTES limits the discarded
     bytes.

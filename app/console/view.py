@@ -1,7 +1,8 @@
-"""Types of pages and actions, and the console with what they use.
+"""Types of pages, actions and their requests, and the resources that all pages use.
 
 A page is data: an address, a permission, a function that returns a document of JSON values, and a
-template. So the page and its `.json` have equal content, and its `.csv` is one list of it.
+template. The page and its `.json` therefore have equal content, and its `.csv` contains one list of
+the document.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -61,7 +62,7 @@ class Console:
     approve      function that approves a proposal whose act takes long; called with the proposal's
                  id, the approver, the reason, and the text typed again
     company      provider of the company's accounts; None for passwords
-    transport    replacement of the network for test events, or None
+    transport    HTTP transport for test events in tests; None for the network
     """
 
     context: AppContext
@@ -200,21 +201,24 @@ class View:
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter among these values; None if missing. Raise UsageError."""
+        """Return a parameter that must be one of these values; None if missing. Raise UsageError
+        for other values."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
         return next((each for each in among if each == word), None)
 
     def filters(self, known: Filters) -> dict[str, Any]:
-        """Return a list's filters by name; None for missing ones. Raise UsageError."""
+        """Return a list's filters by name; None for missing ones. Raise UsageError for values that
+        are not allowed."""
         return {
             name: self.word(name) if among is None else self.choice(name, among)
             for name, among in known.items()
         }
 
     def number(self, name: str) -> int | None:
-        """Return a parameter as a whole number; None if missing. Raise UsageError."""
+        """Return a parameter as a whole number; None if missing. Raise UsageError for other
+        text."""
         given = self.word(name)
         if given is None:
             return None
@@ -223,7 +227,7 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """Parse a parameter as a typed moment; None if missing. Raise UsageError."""
+        """Parse a parameter as a typed moment; None if missing. Raise UsageError for other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -253,8 +257,9 @@ class Page:
               parameters
     rows      name of the document's list for the .csv file; by default the name of `load` without
               `_document`
-    following  how to address the next page: document's member with a value, and name of the
-               parameter that takes the value. The member is None on the last page
+    following  parameters of the next page's address. Each key is a member of the document that has
+               the value, and each value is the name of the parameter. The member is None on the
+               last page
     template  template that renders the document as `doc`; by default named like `load`
     group     group in the navigation menu; empty for the top level
     live      whether the page reloads when something arrives
@@ -331,8 +336,9 @@ class Form:
     preview   whether submitting only shows the form again with a preview
     button    text of the button; empty for the action's own
     columns, rows  table above the fields
-    picture, secret  QR code of a secret that only this person may see, and the secret
-    passkey  passkey options in JSON; the field of this name has the browser's answer
+    picture, secret  a secret that only this person may see, as a QR code and as text
+    passkey  options for the browser's passkey request, in JSON. The browser's answer is submitted
+             in the field `passkey`
     """
 
     def __init__(

@@ -81,7 +81,7 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Colour of each word, whose text has this meaning, too."""
+"""Tone of each code, which determines its colour. The code's text has the same meaning."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Accepted: its signature is right, and it is stored.",
@@ -260,16 +260,16 @@ BEGUN: Final = "Another operator approved it, and it was begun."
 """Meaning of `approved` while the act is unfinished."""
 
 OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
-"""Meaning of `approved` if the proposer must carry out the act."""
+"""Meaning of `approved` if only the proposer may carry out the act."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
-"""Actions by which a proposer carries out an approved act, by kind."""
+"""For each kind of proposal that the proposer carries out: the name of the action."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
 }
-"""Wording of the state of an alarm on which somebody works, to follow a name."""
+"""Wording of how somebody works on an alarm. It follows the person's name."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
@@ -351,7 +351,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "company_linked": "linked the company's account",
     "role_changed": "signed in with another role of the company's account",
 }
-"""Wording of the actions in the audit trail, to follow a name."""
+"""Wording of the actions in the audit trail. It follows the person's name."""
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
@@ -367,14 +367,14 @@ def badge(word: str) -> Markup:
 
 
 _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\w.,]*\d)", re.ASCII)
-"""Amount in our own sentences."""
+"""Pattern of an amount in the program's sentences."""
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the template filter for our own sentences.
+    """Return the template filter for the program's sentences.
 
-    Commands between backquotes become links to their pages, or code. Moments are in the zone, with
-    UTC in their titles; amounts are in the locale.
+    Commands between backquotes become links to their pages, or code. Moments are converted to the
+    zone and have UTC in their titles. Amounts are formatted for the locale.
     """
 
     def local(found: re.Match[str]) -> str:
@@ -404,7 +404,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Command that shows one thing. Each such thing has a page."""
+"""Pattern of a command that shows a single thing that has a page."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),
@@ -470,7 +470,7 @@ _OPTIONS: Final = tuple(
         (r"name one as --line", "choose one of them"),
     )
 )
-"""Options of commands in messages, with the wording of forms."""
+"""Patterns of command options in messages, each with the wording to show on pages instead."""
 
 
 def file_part(text: str) -> str:

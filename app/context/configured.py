@@ -1,5 +1,4 @@
-"""Compile the configured sources, and the clients that ask their providers. Leaves out the
-requests."""
+"""Functions that build sources and provider clients from the settings."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,11 +27,12 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Largest difference in seconds between a signature's time and ours, for a merchant's own profile
-in live.
+"""Maximum tolerance in seconds of a merchant's own profile in live, between a signature's time and
+the time of arrival.
 
-Providers sign each try afresh, and a longer time would allow a replay after its event was
-forgotten. A shipped profile that allows more gives its reason, such as a repeated first signature.
+Providers sign each delivery attempt anew. A longer tolerance would allow a replay after the event
+has been forgotten. A shipped profile with a longer tolerance states its reason, for example that
+its provider repeats the first signature.
 """
 
 
@@ -206,8 +206,8 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the setting ONLY with full locations. A path without a kind is in the body, a form or
-    JSON."""
+    """Return the setting ONLY with the full location of each member. A path without a kind of
+    location refers to the body, which is a form or JSON."""
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
@@ -288,8 +288,10 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """Keys in one setting. `accounts` has the source's accounts if all accounts share one key, else
-    nothing."""
+    """Keys in one setting.
+
+    accounts  accounts of the source if all its accounts share one key; otherwise empty
+    """
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -337,8 +339,8 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the source that signs a settings section's posts. Raises ConfigurationError if its key
-    cannot sign."""
+    """Return the source that signs the requests of a settings section. Raises ConfigurationError if
+    the section's secret cannot sign."""
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

@@ -47,8 +47,8 @@ class AppContext:
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key of phone digests; without one, None, and numbers are neither stored nor
-        found. Raises ConfigurationError."""
+        """Return the key for phone digests, or None if there is no key. Without a key, phone
+        numbers are neither stored nor found. Raises ConfigurationError."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property

@@ -1,4 +1,5 @@
-"""Accepted deliveries that have not been read yet, for rooms that may not import `receiving/`."""
+"""Interface to accepted deliveries that have not been read yet, for packages that may not import
+`receiving/`."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Backlog:
 
 
 class InboxEnd(NamedTuple):
-    """Last row numbers in the inbox's table and file."""
+    """Last row numbers in the inbox: in the database's table, and in the separate file."""
 
     table: int
     file: int
